@@ -1,0 +1,83 @@
+package policy
+
+import (
+	"crypto/subtle"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/registry"
+)
+
+// CoreGroup is always allowed: working memory, guides, the inbox, call_tool.
+const CoreGroup = "core"
+
+// Operator is the principal of the host's own command line: an approver who may
+// call whatever is offered to agents.
+const Operator = "operator"
+
+// DefaultAgent is who calls without a token on loopback and stdio.
+const DefaultAgent = "default"
+
+// Agent is a principal that calls. It is immutable once in a Policy.
+type Agent struct {
+	Name      string
+	Token     string
+	Approver  bool
+	Groups    []string // empty, with Tools empty: every group
+	Tools     []string // names or globs
+	Deny      []string // names or globs; wins over everything
+	ModelTier string   // low | balanced | high
+	Model     string
+	Profile   string // main | subagent | scheduled | a name in HCL
+	Inline    bool   // media inlined in MCP results
+}
+
+// Allows says whether the agent may call the tool.
+func (a *Agent) Allows(t *registry.Tool) bool {
+	if t.Internal() || matches(a.Deny, t.Name) || deniedByProfile(a.Profile, t) {
+		return false
+	}
+	if t.Group == CoreGroup {
+		return true
+	}
+	if len(a.Groups) == 0 && len(a.Tools) == 0 {
+		return true
+	}
+	return slices.Contains(a.Groups, t.Group) || matches(a.Tools, t.Name)
+}
+
+// Narrow is the agent as profile allows, never wider than it is.
+func (a *Agent) Narrow(profile string) *Agent {
+	if profile == "" || profile == a.Profile {
+		return a
+	}
+	n := *a
+	n.Profile = profile
+	if deny, ok := profiles[a.Profile]; ok {
+		n.Deny = slices.Concat(n.Deny, deny.names)
+	}
+	return &n
+}
+
+func matches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		ok, err := path.Match(p, name)
+		return err == nil && ok
+	})
+}
+
+// profiles are the built-in ones: what a derived run may not do.
+var profiles = map[string]struct{ sources, names []string }{
+	"main":     {},
+	"subagent": {[]string{"subagent", "scheduling", "a2a"}, []string{"mcp_register_server", "mcp_unregister_server"}},
+	"scheduled": {nil, []string{
+		"mcp_register_server", "mcp_unregister_server", "mcp_answer"}},
+}
+
+func deniedByProfile(profile string, t *registry.Tool) bool {
+	p, ok := profiles[strings.ToLower(profile)]
+	return ok && (slices.Contains(p.sources, t.Source) || slices.Contains(p.names, t.Name))
+}
+
+func sameToken(a, b string) bool { return a != "" && subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

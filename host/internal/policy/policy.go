@@ -1,0 +1,135 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+	"github.com/bulkhead-dev/bulkhead/host/internal/registry"
+	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
+)
+
+// Override is what HCL says of one tool of a plugin; zero fields say nothing.
+type Override struct {
+	Tier       pluginv1.Tier
+	Exposure   pluginv1.Exposure
+	Idempotent bool
+	Timeout    time.Duration
+}
+
+// Plugin is what HCL says of one plugin, as far as policy goes.
+type Plugin struct {
+	Ships  string // name of the shipped plugin this instance runs, empty for a third party's
+	Grants []string
+	Owner  string // agent for restricted calls of the plugin itself
+	Tools  map[string]Override
+}
+
+// Rules is one immutable set of rules.
+type Rules struct {
+	Agents  []*Agent
+	Plugins map[string]Plugin
+	Tiers   map[string]pluginv1.Tier // policy { tier "x" { tools } }: by tool name, raising only
+}
+
+// Policy holds the rules in force; they are replaced as a whole.
+type Policy struct{ rules atomic.Pointer[Rules] }
+
+// New makes a policy with rules in force.
+func New(rules Rules) *Policy {
+	p := &Policy{}
+	p.Set(rules)
+	return p
+}
+
+// Set replaces the rules. An agent "default" exists unless the rules name it.
+func (p *Policy) Set(rules Rules) {
+	rules.Agents = slices.Clone(rules.Agents)
+	if !slices.ContainsFunc(rules.Agents, func(a *Agent) bool { return a.Name == DefaultAgent }) {
+		rules.Agents = append(rules.Agents, &Agent{Name: DefaultAgent, Profile: "main", ModelTier: "balanced"})
+	}
+	rules.Agents = append(rules.Agents, &Agent{Name: Operator, Profile: "main", ModelTier: "balanced", Approver: true})
+	p.rules.Store(&rules)
+}
+
+// Agent finds a principal by name.
+func (p *Policy) Agent(name string) (*Agent, error) {
+	for _, a := range p.rules.Load().Agents {
+		if a.Name == name {
+			return a, nil
+		}
+	}
+	return nil, fault.New(fault.UnknownAgent, "no agent %q in the config", name)
+}
+
+// ByToken finds a principal by its bearer token.
+func (p *Policy) ByToken(token string) (*Agent, error) {
+	for _, a := range p.rules.Load().Agents {
+		if sameToken(a.Token, token) {
+			return a, nil
+		}
+	}
+	return nil, fault.New(fault.UnknownAgent, "the token belongs to no agent")
+}
+
+// Granted says whether plugin holds a grant; "tool:*" covers every tool. State,
+// memory, events and questions need none.
+func (p *Policy) Granted(plugin, grant string) bool {
+	grants := p.rules.Load().Plugins[plugin].Grants
+	if strings.HasPrefix(grant, "tool:") && slices.Contains(grants, "tool:*") {
+		return true
+	}
+	return slices.Contains(grants, grant)
+}
+
+// Grants lists what plugin was granted.
+func (p *Policy) Grants(plugin string) []string { return p.rules.Load().Plugins[plugin].Grants }
+
+// Owner is the agent on whose behalf plugin may call restricted tools by itself.
+func (p *Policy) Owner(plugin string) string { return p.rules.Load().Plugins[plugin].Owner }
+
+// Rate settles group, tier, exposure and timeout of an offered tool; it is the
+// registry's Rater.
+func (p *Policy) Rate(owner string, t *pluginv1.Tool) registry.Rating {
+	rules := p.rules.Load()
+	plugin := rules.Plugins[owner]
+	own := plugin.Tools[t.Name]
+	r := registry.Rating{
+		Group: t.Group, Exposure: t.Exposure, Timeout: time.Duration(t.TimeoutMs) * time.Millisecond,
+		Idempotent: own.Idempotent,
+	}
+	row, mapped := shipped[t.Name]
+	mapped = mapped && (owner == registry.Host || plugin.Ships == row.plugin) && (owner != registry.Host || row.plugin == registry.Host)
+	if mapped {
+		r.Group = row.group
+	}
+	if r.Group == "" || (r.Group == CoreGroup && !mapped) {
+		// The core group is open to every agent: only rows of the map may claim it.
+		r.Group = owner
+	}
+	switch {
+	case own.Tier != 0:
+		r.Tier, r.TierFrom = own.Tier, "config"
+	case mapped:
+		r.Tier, r.TierFrom = max(row.tier, t.ProposedTier), "map"
+	case t.ProposedTier != 0:
+		r.Tier, r.TierFrom = max(t.ProposedTier, pluginv1.Tier_TIER_ELEVATED), "plugin"
+	default:
+		r.Tier, r.TierFrom = pluginv1.Tier_TIER_ELEVATED, "default"
+	}
+	if raised := rules.Tiers[t.Name]; raised > r.Tier {
+		r.Tier, r.TierFrom = raised, "config"
+	}
+	if own.Exposure != 0 {
+		r.Exposure = own.Exposure
+	}
+	if r.Exposure == 0 {
+		r.Exposure = pluginv1.Exposure_EXPOSURE_ALWAYS
+	}
+	if own.Timeout > 0 {
+		r.Timeout = own.Timeout
+	}
+	return r
+}
