@@ -38,13 +38,13 @@ func (a *Agent) Allows(t *registry.Tool) bool {
 	if t.Internal() || matches(a.Deny, t.Name) || deniedByProfile(a.Profile, t) {
 		return false
 	}
-	if t.Group == CoreGroup {
+	if t.Rating.Group == CoreGroup {
 		return true
 	}
 	if len(a.Groups) == 0 && len(a.Tools) == 0 {
 		return true
 	}
-	return slices.Contains(a.Groups, t.Group) || matches(a.Tools, t.Name)
+	return slices.Contains(a.Groups, t.Rating.Group) || matches(a.Tools, t.Name)
 }
 
 // Narrow is the agent as profile allows, never wider than it is.
@@ -80,4 +80,6 @@ func deniedByProfile(profile string, t *registry.Tool) bool {
 	return ok && (slices.Contains(p.sources, t.Source) || slices.Contains(p.names, t.Name))
 }
 
-func sameToken(a, b string) bool { return a != "" && subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+func sameToken(a, b string) bool {
+	return a != "" && subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1
+}

@@ -35,11 +35,12 @@ type Rating struct {
 // Tool is an offered tool with its owner and the host's rating.
 type Tool struct {
 	*pluginv1.Tool
-	Owner string
-	Rating
+	Owner    string
+	Rating   Rating
 	ReadOnly bool
 	Mended   string // what was wrong with the schema, empty when it was kept as sent
 
+	rated  Rating // as the rater said it, before the tool's own hints
 	once   sync.Once
 	schema *jsonschema.Schema
 	broken error
@@ -58,17 +59,17 @@ func newTool(owner string, t *pluginv1.Tool, rater Rater, last *Tool) (*Tool, *f
 		return nil, fault.New(fault.BadOffer, "plugin %q: the description of tool %q is not text of at most %d bytes", owner, t.Name, maxDescription)
 	}
 	rating := rater.Rate(owner, t)
-	if last != nil && last.Tool == t && last.Owner == owner && last.Rating == rating {
+	if last != nil && last.Tool == t && last.Owner == owner && last.rated == rating {
 		return last, nil
 	}
-	tool := &Tool{Tool: t, Owner: owner, Rating: rating}
+	tool := &Tool{Tool: t, Owner: owner, Rating: rating, rated: rating}
 	var hints struct {
 		Idempotent bool `json:"idempotentHint"`
 		ReadOnly   bool `json:"readOnlyHint"`
 	}
 	if len(t.Annotations) > 0 && json.Unmarshal(t.Annotations, &hints) == nil {
 		tool.ReadOnly = hints.ReadOnly
-		tool.Idempotent = tool.Idempotent || hints.Idempotent
+		tool.Rating.Idempotent = rating.Idempotent || hints.Idempotent
 	}
 	t.InputSchema, tool.Mended = objectSchema(t.InputSchema)
 	if len(t.OutputSchema) > 0 {
