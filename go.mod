@@ -69,3 +69,5 @@ require (
 	modernc.org/memory v1.12.1
 	modernc.org/sqlite v1.62.0
 )
+
+require kernel.org/pub/linux/libs/security/libcap/psx v1.2.78 // indirect
