@@ -537,7 +537,7 @@ func (x HealthResponse_Status) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HealthResponse_Status.Descriptor instead.
 func (HealthResponse_Status) EnumDescriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{44, 0}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{46, 0}
 }
 
 type DescribeRequest struct {
@@ -3952,6 +3952,102 @@ func (x *InputRequest) GetModelRequest() []byte {
 	return nil
 }
 
+type CancelRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	CallId        string                 `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // deadline | caller | stop
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelRequest) Reset() {
+	*x = CancelRequest{}
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelRequest) ProtoMessage() {}
+
+func (x *CancelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
+func (*CancelRequest) Descriptor() ([]byte, []int) {
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *CancelRequest) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *CancelRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type CancelResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Found         bool                   `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"` // false: no such call is running
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelResponse) Reset() {
+	*x = CancelResponse{}
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelResponse) ProtoMessage() {}
+
+func (x *CancelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
+func (*CancelResponse) Descriptor() ([]byte, []int) {
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *CancelResponse) GetFound() bool {
+	if x != nil {
+		return x.Found
+	}
+	return false
+}
+
 type HealthRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3960,7 +4056,7 @@ type HealthRequest struct {
 
 func (x *HealthRequest) Reset() {
 	*x = HealthRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[43]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3972,7 +4068,7 @@ func (x *HealthRequest) String() string {
 func (*HealthRequest) ProtoMessage() {}
 
 func (x *HealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[43]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3985,7 +4081,7 @@ func (x *HealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthRequest.ProtoReflect.Descriptor instead.
 func (*HealthRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{43}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{45}
 }
 
 type HealthResponse struct {
@@ -3998,7 +4094,7 @@ type HealthResponse struct {
 
 func (x *HealthResponse) Reset() {
 	*x = HealthResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[44]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4010,7 +4106,7 @@ func (x *HealthResponse) String() string {
 func (*HealthResponse) ProtoMessage() {}
 
 func (x *HealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[44]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4023,7 +4119,7 @@ func (x *HealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthResponse.ProtoReflect.Descriptor instead.
 func (*HealthResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{44}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *HealthResponse) GetStatus() HealthResponse_Status {
@@ -4050,7 +4146,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[45]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4062,7 +4158,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[45]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4075,7 +4171,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{45}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DrainRequest) GetDeadlineMs() int64 {
@@ -4105,7 +4201,7 @@ type DrainEvent struct {
 
 func (x *DrainEvent) Reset() {
 	*x = DrainEvent{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[46]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4117,7 +4213,7 @@ func (x *DrainEvent) String() string {
 func (*DrainEvent) ProtoMessage() {}
 
 func (x *DrainEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[46]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4130,7 +4226,7 @@ func (x *DrainEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainEvent.ProtoReflect.Descriptor instead.
 func (*DrainEvent) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{46}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DrainEvent) GetEvent() isDrainEvent_Event {
@@ -4182,7 +4278,7 @@ type Quiesced struct {
 
 func (x *Quiesced) Reset() {
 	*x = Quiesced{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[47]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4194,7 +4290,7 @@ func (x *Quiesced) String() string {
 func (*Quiesced) ProtoMessage() {}
 
 func (x *Quiesced) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[47]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4207,7 +4303,7 @@ func (x *Quiesced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quiesced.ProtoReflect.Descriptor instead.
 func (*Quiesced) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{47}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{49}
 }
 
 type Drained struct {
@@ -4219,7 +4315,7 @@ type Drained struct {
 
 func (x *Drained) Reset() {
 	*x = Drained{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[48]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4231,7 +4327,7 @@ func (x *Drained) String() string {
 func (*Drained) ProtoMessage() {}
 
 func (x *Drained) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[48]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4244,7 +4340,7 @@ func (x *Drained) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drained.ProtoReflect.Descriptor instead.
 func (*Drained) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{48}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Drained) GetCallsCut() uint32 {
@@ -4268,7 +4364,7 @@ type Scope struct {
 
 func (x *Scope) Reset() {
 	*x = Scope{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[49]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4280,7 +4376,7 @@ func (x *Scope) String() string {
 func (*Scope) ProtoMessage() {}
 
 func (x *Scope) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[49]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4293,7 +4389,7 @@ func (x *Scope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scope.ProtoReflect.Descriptor instead.
 func (*Scope) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{49}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Scope) GetBy() isScope_By {
@@ -4346,7 +4442,7 @@ type StateGetRequest struct {
 
 func (x *StateGetRequest) Reset() {
 	*x = StateGetRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[50]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4358,7 +4454,7 @@ func (x *StateGetRequest) String() string {
 func (*StateGetRequest) ProtoMessage() {}
 
 func (x *StateGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[50]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4371,7 +4467,7 @@ func (x *StateGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateGetRequest.ProtoReflect.Descriptor instead.
 func (*StateGetRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{50}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *StateGetRequest) GetKey() string {
@@ -4392,7 +4488,7 @@ type StateGetResponse struct {
 
 func (x *StateGetResponse) Reset() {
 	*x = StateGetResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[51]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4404,7 +4500,7 @@ func (x *StateGetResponse) String() string {
 func (*StateGetResponse) ProtoMessage() {}
 
 func (x *StateGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[51]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4417,7 +4513,7 @@ func (x *StateGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateGetResponse.ProtoReflect.Descriptor instead.
 func (*StateGetResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{51}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *StateGetResponse) GetValue() []byte {
@@ -4452,7 +4548,7 @@ type StatePutRequest struct {
 
 func (x *StatePutRequest) Reset() {
 	*x = StatePutRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[52]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4464,7 +4560,7 @@ func (x *StatePutRequest) String() string {
 func (*StatePutRequest) ProtoMessage() {}
 
 func (x *StatePutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[52]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4477,7 +4573,7 @@ func (x *StatePutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatePutRequest.ProtoReflect.Descriptor instead.
 func (*StatePutRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{52}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *StatePutRequest) GetKey() string {
@@ -4510,7 +4606,7 @@ type StatePutResponse struct {
 
 func (x *StatePutResponse) Reset() {
 	*x = StatePutResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[53]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4522,7 +4618,7 @@ func (x *StatePutResponse) String() string {
 func (*StatePutResponse) ProtoMessage() {}
 
 func (x *StatePutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[53]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4535,7 +4631,7 @@ func (x *StatePutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatePutResponse.ProtoReflect.Descriptor instead.
 func (*StatePutResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{53}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *StatePutResponse) GetVersion() uint64 {
@@ -4554,7 +4650,7 @@ type StateDeleteRequest struct {
 
 func (x *StateDeleteRequest) Reset() {
 	*x = StateDeleteRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[54]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4566,7 +4662,7 @@ func (x *StateDeleteRequest) String() string {
 func (*StateDeleteRequest) ProtoMessage() {}
 
 func (x *StateDeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[54]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4579,7 +4675,7 @@ func (x *StateDeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateDeleteRequest.ProtoReflect.Descriptor instead.
 func (*StateDeleteRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{54}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *StateDeleteRequest) GetKey() string {
@@ -4598,7 +4694,7 @@ type StateDeleteResponse struct {
 
 func (x *StateDeleteResponse) Reset() {
 	*x = StateDeleteResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[55]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4610,7 +4706,7 @@ func (x *StateDeleteResponse) String() string {
 func (*StateDeleteResponse) ProtoMessage() {}
 
 func (x *StateDeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[55]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4623,7 +4719,7 @@ func (x *StateDeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateDeleteResponse.ProtoReflect.Descriptor instead.
 func (*StateDeleteResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{55}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *StateDeleteResponse) GetFound() bool {
@@ -4644,7 +4740,7 @@ type StateListRequest struct {
 
 func (x *StateListRequest) Reset() {
 	*x = StateListRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[56]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4656,7 +4752,7 @@ func (x *StateListRequest) String() string {
 func (*StateListRequest) ProtoMessage() {}
 
 func (x *StateListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[56]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4669,7 +4765,7 @@ func (x *StateListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateListRequest.ProtoReflect.Descriptor instead.
 func (*StateListRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{56}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *StateListRequest) GetPrefix() string {
@@ -4703,7 +4799,7 @@ type StateListResponse struct {
 
 func (x *StateListResponse) Reset() {
 	*x = StateListResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[57]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4715,7 +4811,7 @@ func (x *StateListResponse) String() string {
 func (*StateListResponse) ProtoMessage() {}
 
 func (x *StateListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[57]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4728,7 +4824,7 @@ func (x *StateListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateListResponse.ProtoReflect.Descriptor instead.
 func (*StateListResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{57}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *StateListResponse) GetEntries() []*StateEntry {
@@ -4756,7 +4852,7 @@ type StateEntry struct {
 
 func (x *StateEntry) Reset() {
 	*x = StateEntry{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[58]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4768,7 +4864,7 @@ func (x *StateEntry) String() string {
 func (*StateEntry) ProtoMessage() {}
 
 func (x *StateEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[58]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4781,7 +4877,7 @@ func (x *StateEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateEntry.ProtoReflect.Descriptor instead.
 func (*StateEntry) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{58}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *StateEntry) GetKey() string {
@@ -4817,7 +4913,7 @@ type StateCompareAndSetRequest struct {
 
 func (x *StateCompareAndSetRequest) Reset() {
 	*x = StateCompareAndSetRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[59]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4829,7 +4925,7 @@ func (x *StateCompareAndSetRequest) String() string {
 func (*StateCompareAndSetRequest) ProtoMessage() {}
 
 func (x *StateCompareAndSetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[59]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4842,7 +4938,7 @@ func (x *StateCompareAndSetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCompareAndSetRequest.ProtoReflect.Descriptor instead.
 func (*StateCompareAndSetRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{59}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *StateCompareAndSetRequest) GetKey() string {
@@ -4883,7 +4979,7 @@ type StateCompareAndSetResponse struct {
 
 func (x *StateCompareAndSetResponse) Reset() {
 	*x = StateCompareAndSetResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[60]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4895,7 +4991,7 @@ func (x *StateCompareAndSetResponse) String() string {
 func (*StateCompareAndSetResponse) ProtoMessage() {}
 
 func (x *StateCompareAndSetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[60]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4908,7 +5004,7 @@ func (x *StateCompareAndSetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCompareAndSetResponse.ProtoReflect.Descriptor instead.
 func (*StateCompareAndSetResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{60}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *StateCompareAndSetResponse) GetSwapped() bool {
@@ -4939,7 +5035,7 @@ type MemoryPutRequest struct {
 
 func (x *MemoryPutRequest) Reset() {
 	*x = MemoryPutRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[61]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4951,7 +5047,7 @@ func (x *MemoryPutRequest) String() string {
 func (*MemoryPutRequest) ProtoMessage() {}
 
 func (x *MemoryPutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[61]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4964,7 +5060,7 @@ func (x *MemoryPutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryPutRequest.ProtoReflect.Descriptor instead.
 func (*MemoryPutRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{61}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *MemoryPutRequest) GetScope() *Scope {
@@ -5018,7 +5114,7 @@ type MemoryPutResponse struct {
 
 func (x *MemoryPutResponse) Reset() {
 	*x = MemoryPutResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[62]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5030,7 +5126,7 @@ func (x *MemoryPutResponse) String() string {
 func (*MemoryPutResponse) ProtoMessage() {}
 
 func (x *MemoryPutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[62]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5043,7 +5139,7 @@ func (x *MemoryPutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryPutResponse.ProtoReflect.Descriptor instead.
 func (*MemoryPutResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{62}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *MemoryPutResponse) GetKey() string {
@@ -5065,7 +5161,7 @@ type MemoryGetRequest struct {
 
 func (x *MemoryGetRequest) Reset() {
 	*x = MemoryGetRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[63]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5077,7 +5173,7 @@ func (x *MemoryGetRequest) String() string {
 func (*MemoryGetRequest) ProtoMessage() {}
 
 func (x *MemoryGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[63]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5090,7 +5186,7 @@ func (x *MemoryGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryGetRequest.ProtoReflect.Descriptor instead.
 func (*MemoryGetRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{63}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *MemoryGetRequest) GetScope() *Scope {
@@ -5132,7 +5228,7 @@ type MemoryGetResponse struct {
 
 func (x *MemoryGetResponse) Reset() {
 	*x = MemoryGetResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[64]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5144,7 +5240,7 @@ func (x *MemoryGetResponse) String() string {
 func (*MemoryGetResponse) ProtoMessage() {}
 
 func (x *MemoryGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[64]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5157,7 +5253,7 @@ func (x *MemoryGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryGetResponse.ProtoReflect.Descriptor instead.
 func (*MemoryGetResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{64}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *MemoryGetResponse) GetValue() []byte {
@@ -5191,7 +5287,7 @@ type MemoryDeleteRequest struct {
 
 func (x *MemoryDeleteRequest) Reset() {
 	*x = MemoryDeleteRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[65]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5203,7 +5299,7 @@ func (x *MemoryDeleteRequest) String() string {
 func (*MemoryDeleteRequest) ProtoMessage() {}
 
 func (x *MemoryDeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[65]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5216,7 +5312,7 @@ func (x *MemoryDeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryDeleteRequest.ProtoReflect.Descriptor instead.
 func (*MemoryDeleteRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{65}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *MemoryDeleteRequest) GetScope() *Scope {
@@ -5242,7 +5338,7 @@ type MemoryDeleteResponse struct {
 
 func (x *MemoryDeleteResponse) Reset() {
 	*x = MemoryDeleteResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[66]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5254,7 +5350,7 @@ func (x *MemoryDeleteResponse) String() string {
 func (*MemoryDeleteResponse) ProtoMessage() {}
 
 func (x *MemoryDeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[66]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5267,7 +5363,7 @@ func (x *MemoryDeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryDeleteResponse.ProtoReflect.Descriptor instead.
 func (*MemoryDeleteResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{66}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *MemoryDeleteResponse) GetFound() bool {
@@ -5290,7 +5386,7 @@ type MemorySearchRequest struct {
 
 func (x *MemorySearchRequest) Reset() {
 	*x = MemorySearchRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[67]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5302,7 +5398,7 @@ func (x *MemorySearchRequest) String() string {
 func (*MemorySearchRequest) ProtoMessage() {}
 
 func (x *MemorySearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[67]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5315,7 +5411,7 @@ func (x *MemorySearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemorySearchRequest.ProtoReflect.Descriptor instead.
 func (*MemorySearchRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{67}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *MemorySearchRequest) GetScope() *Scope {
@@ -5362,7 +5458,7 @@ type MemorySearchResponse struct {
 
 func (x *MemorySearchResponse) Reset() {
 	*x = MemorySearchResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[68]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5374,7 +5470,7 @@ func (x *MemorySearchResponse) String() string {
 func (*MemorySearchResponse) ProtoMessage() {}
 
 func (x *MemorySearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[68]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5387,7 +5483,7 @@ func (x *MemorySearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemorySearchResponse.ProtoReflect.Descriptor instead.
 func (*MemorySearchResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{68}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *MemorySearchResponse) GetHits() []*MemoryHit {
@@ -5411,7 +5507,7 @@ type MemoryHit struct {
 
 func (x *MemoryHit) Reset() {
 	*x = MemoryHit{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[69]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5423,7 +5519,7 @@ func (x *MemoryHit) String() string {
 func (*MemoryHit) ProtoMessage() {}
 
 func (x *MemoryHit) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[69]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5436,7 +5532,7 @@ func (x *MemoryHit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryHit.ProtoReflect.Descriptor instead.
 func (*MemoryHit) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{69}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *MemoryHit) GetKey() string {
@@ -5494,7 +5590,7 @@ type PublishEventRequest struct {
 
 func (x *PublishEventRequest) Reset() {
 	*x = PublishEventRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[70]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5506,7 +5602,7 @@ func (x *PublishEventRequest) String() string {
 func (*PublishEventRequest) ProtoMessage() {}
 
 func (x *PublishEventRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[70]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5519,7 +5615,7 @@ func (x *PublishEventRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishEventRequest.ProtoReflect.Descriptor instead.
 func (*PublishEventRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{70}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *PublishEventRequest) GetScope() *Scope {
@@ -5566,7 +5662,7 @@ type PublishEventResponse struct {
 
 func (x *PublishEventResponse) Reset() {
 	*x = PublishEventResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[71]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5578,7 +5674,7 @@ func (x *PublishEventResponse) String() string {
 func (*PublishEventResponse) ProtoMessage() {}
 
 func (x *PublishEventResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[71]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5591,7 +5687,7 @@ func (x *PublishEventResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishEventResponse.ProtoReflect.Descriptor instead.
 func (*PublishEventResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{71}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *PublishEventResponse) GetSeq() uint64 {
@@ -5611,7 +5707,7 @@ type AskRequest struct {
 
 func (x *AskRequest) Reset() {
 	*x = AskRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[72]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5623,7 +5719,7 @@ func (x *AskRequest) String() string {
 func (*AskRequest) ProtoMessage() {}
 
 func (x *AskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[72]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5636,7 +5732,7 @@ func (x *AskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskRequest.ProtoReflect.Descriptor instead.
 func (*AskRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{72}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *AskRequest) GetScope() *Scope {
@@ -5663,7 +5759,7 @@ type AskResponse struct {
 
 func (x *AskResponse) Reset() {
 	*x = AskResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[73]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5675,7 +5771,7 @@ func (x *AskResponse) String() string {
 func (*AskResponse) ProtoMessage() {}
 
 func (x *AskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[73]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5688,7 +5784,7 @@ func (x *AskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskResponse.ProtoReflect.Descriptor instead.
 func (*AskResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{73}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *AskResponse) GetAnswer() *Answer {
@@ -5715,7 +5811,7 @@ type SessionActivateRequest struct {
 
 func (x *SessionActivateRequest) Reset() {
 	*x = SessionActivateRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[74]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5727,7 +5823,7 @@ func (x *SessionActivateRequest) String() string {
 func (*SessionActivateRequest) ProtoMessage() {}
 
 func (x *SessionActivateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[74]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5740,7 +5836,7 @@ func (x *SessionActivateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionActivateRequest.ProtoReflect.Descriptor instead.
 func (*SessionActivateRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{74}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *SessionActivateRequest) GetScope() *Scope {
@@ -5767,7 +5863,7 @@ type SessionActivateResponse struct {
 
 func (x *SessionActivateResponse) Reset() {
 	*x = SessionActivateResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[75]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5779,7 +5875,7 @@ func (x *SessionActivateResponse) String() string {
 func (*SessionActivateResponse) ProtoMessage() {}
 
 func (x *SessionActivateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[75]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5792,7 +5888,7 @@ func (x *SessionActivateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionActivateResponse.ProtoReflect.Descriptor instead.
 func (*SessionActivateResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{75}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *SessionActivateResponse) GetActivated() []string {
@@ -5820,7 +5916,7 @@ type SessionPinRequest struct {
 
 func (x *SessionPinRequest) Reset() {
 	*x = SessionPinRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[76]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5832,7 +5928,7 @@ func (x *SessionPinRequest) String() string {
 func (*SessionPinRequest) ProtoMessage() {}
 
 func (x *SessionPinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[76]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5845,7 +5941,7 @@ func (x *SessionPinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionPinRequest.ProtoReflect.Descriptor instead.
 func (*SessionPinRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{76}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SessionPinRequest) GetScope() *Scope {
@@ -5877,7 +5973,7 @@ type SessionPinResponse struct {
 
 func (x *SessionPinResponse) Reset() {
 	*x = SessionPinResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[77]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5889,7 +5985,7 @@ func (x *SessionPinResponse) String() string {
 func (*SessionPinResponse) ProtoMessage() {}
 
 func (x *SessionPinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[77]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5902,7 +5998,7 @@ func (x *SessionPinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionPinResponse.ProtoReflect.Descriptor instead.
 func (*SessionPinResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{77}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{79}
 }
 
 type SessionDeactivateRequest struct {
@@ -5915,7 +6011,7 @@ type SessionDeactivateRequest struct {
 
 func (x *SessionDeactivateRequest) Reset() {
 	*x = SessionDeactivateRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[78]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5927,7 +6023,7 @@ func (x *SessionDeactivateRequest) String() string {
 func (*SessionDeactivateRequest) ProtoMessage() {}
 
 func (x *SessionDeactivateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[78]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5940,7 +6036,7 @@ func (x *SessionDeactivateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionDeactivateRequest.ProtoReflect.Descriptor instead.
 func (*SessionDeactivateRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{78}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SessionDeactivateRequest) GetScope() *Scope {
@@ -5965,7 +6061,7 @@ type SessionDeactivateResponse struct {
 
 func (x *SessionDeactivateResponse) Reset() {
 	*x = SessionDeactivateResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[79]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5977,7 +6073,7 @@ func (x *SessionDeactivateResponse) String() string {
 func (*SessionDeactivateResponse) ProtoMessage() {}
 
 func (x *SessionDeactivateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[79]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5990,7 +6086,7 @@ func (x *SessionDeactivateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionDeactivateResponse.ProtoReflect.Descriptor instead.
 func (*SessionDeactivateResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{79}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{81}
 }
 
 type SessionListedRequest struct {
@@ -6002,7 +6098,7 @@ type SessionListedRequest struct {
 
 func (x *SessionListedRequest) Reset() {
 	*x = SessionListedRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[80]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6014,7 +6110,7 @@ func (x *SessionListedRequest) String() string {
 func (*SessionListedRequest) ProtoMessage() {}
 
 func (x *SessionListedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[80]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6027,7 +6123,7 @@ func (x *SessionListedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionListedRequest.ProtoReflect.Descriptor instead.
 func (*SessionListedRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{80}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SessionListedRequest) GetScope() *Scope {
@@ -6048,7 +6144,7 @@ type SessionListedResponse struct {
 
 func (x *SessionListedResponse) Reset() {
 	*x = SessionListedResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[81]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6060,7 +6156,7 @@ func (x *SessionListedResponse) String() string {
 func (*SessionListedResponse) ProtoMessage() {}
 
 func (x *SessionListedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[81]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6073,7 +6169,7 @@ func (x *SessionListedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionListedResponse.ProtoReflect.Descriptor instead.
 func (*SessionListedResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{81}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SessionListedResponse) GetNames() []string {
@@ -6107,7 +6203,7 @@ type SessionTurnsRequest struct {
 
 func (x *SessionTurnsRequest) Reset() {
 	*x = SessionTurnsRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[82]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6119,7 +6215,7 @@ func (x *SessionTurnsRequest) String() string {
 func (*SessionTurnsRequest) ProtoMessage() {}
 
 func (x *SessionTurnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[82]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6132,7 +6228,7 @@ func (x *SessionTurnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionTurnsRequest.ProtoReflect.Descriptor instead.
 func (*SessionTurnsRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{82}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SessionTurnsRequest) GetScope() *Scope {
@@ -6158,7 +6254,7 @@ type SessionTurnsResponse struct {
 
 func (x *SessionTurnsResponse) Reset() {
 	*x = SessionTurnsResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[83]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6170,7 +6266,7 @@ func (x *SessionTurnsResponse) String() string {
 func (*SessionTurnsResponse) ProtoMessage() {}
 
 func (x *SessionTurnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[83]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6183,7 +6279,7 @@ func (x *SessionTurnsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionTurnsResponse.ProtoReflect.Descriptor instead.
 func (*SessionTurnsResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{83}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SessionTurnsResponse) GetTurns() []*Turn {
@@ -6205,7 +6301,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[84]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6217,7 +6313,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[84]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6230,7 +6326,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{84}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Turn) GetRole() string {
@@ -6273,7 +6369,7 @@ type CallToolRequest struct {
 
 func (x *CallToolRequest) Reset() {
 	*x = CallToolRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[85]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6285,7 +6381,7 @@ func (x *CallToolRequest) String() string {
 func (*CallToolRequest) ProtoMessage() {}
 
 func (x *CallToolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[85]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6298,7 +6394,7 @@ func (x *CallToolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallToolRequest.ProtoReflect.Descriptor instead.
 func (*CallToolRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{85}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *CallToolRequest) GetScope() *Scope {
@@ -6341,7 +6437,7 @@ type DeriveRunRequest struct {
 
 func (x *DeriveRunRequest) Reset() {
 	*x = DeriveRunRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[86]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6353,7 +6449,7 @@ func (x *DeriveRunRequest) String() string {
 func (*DeriveRunRequest) ProtoMessage() {}
 
 func (x *DeriveRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[86]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6366,7 +6462,7 @@ func (x *DeriveRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeriveRunRequest.ProtoReflect.Descriptor instead.
 func (*DeriveRunRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{86}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *DeriveRunRequest) GetHandle() string {
@@ -6406,7 +6502,7 @@ type DeriveRunResponse struct {
 
 func (x *DeriveRunResponse) Reset() {
 	*x = DeriveRunResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[87]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6418,7 +6514,7 @@ func (x *DeriveRunResponse) String() string {
 func (*DeriveRunResponse) ProtoMessage() {}
 
 func (x *DeriveRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[87]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6431,7 +6527,7 @@ func (x *DeriveRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeriveRunResponse.ProtoReflect.Descriptor instead.
 func (*DeriveRunResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{87}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *DeriveRunResponse) GetHandle() string {
@@ -6450,7 +6546,7 @@ type ReleaseRunRequest struct {
 
 func (x *ReleaseRunRequest) Reset() {
 	*x = ReleaseRunRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[88]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6462,7 +6558,7 @@ func (x *ReleaseRunRequest) String() string {
 func (*ReleaseRunRequest) ProtoMessage() {}
 
 func (x *ReleaseRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[88]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6475,7 +6571,7 @@ func (x *ReleaseRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRunRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRunRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{88}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ReleaseRunRequest) GetHandle() string {
@@ -6493,7 +6589,7 @@ type ReleaseRunResponse struct {
 
 func (x *ReleaseRunResponse) Reset() {
 	*x = ReleaseRunResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[89]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6505,7 +6601,7 @@ func (x *ReleaseRunResponse) String() string {
 func (*ReleaseRunResponse) ProtoMessage() {}
 
 func (x *ReleaseRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[89]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6518,7 +6614,7 @@ func (x *ReleaseRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRunResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseRunResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{89}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{91}
 }
 
 var File_bulkhead_plugin_v1_plugin_proto protoreflect.FileDescriptor
@@ -6834,7 +6930,12 @@ const file_bulkhead_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x06ttl_ms\x18\b \x01(\x03R\x05ttlMs\x12\x10\n" +
 	"\x03url\x18\t \x01(\tR\x03url\x12#\n" +
 	"\rmodel_request\x18\n" +
-	" \x01(\fR\fmodelRequest\"\x0f\n" +
+	" \x01(\fR\fmodelRequest\"@\n" +
+	"\rCancelRequest\x12\x17\n" +
+	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"&\n" +
+	"\x0eCancelResponse\x12\x14\n" +
+	"\x05found\x18\x01 \x01(\bR\x05found\"\x0f\n" +
 	"\rHealthRequest\"\xb1\x01\n" +
 	"\x0eHealthResponse\x12A\n" +
 	"\x06status\x18\x01 \x01(\x0e2).bulkhead.plugin.v1.HealthResponse.StatusR\x06status\x12\x16\n" +
@@ -7028,7 +7129,7 @@ const file_bulkhead_plugin_v1_plugin_proto_rawDesc = "" +
 	"Visibility\x12\x1a\n" +
 	"\x16VISIBILITY_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11VISIBILITY_AGENTS\x10\x01\x12\x17\n" +
-	"\x13VISIBILITY_INTERNAL\x10\x022\xb8\x05\n" +
+	"\x13VISIBILITY_INTERNAL\x10\x022\x89\x06\n" +
 	"\rPluginService\x12U\n" +
 	"\bDescribe\x12#.bulkhead.plugin.v1.DescribeRequest\x1a$.bulkhead.plugin.v1.DescribeResponse\x12U\n" +
 	"\bValidate\x12#.bulkhead.plugin.v1.ValidateRequest\x1a$.bulkhead.plugin.v1.ValidateResponse\x12X\n" +
@@ -7036,6 +7137,7 @@ const file_bulkhead_plugin_v1_plugin_proto_rawDesc = "" +
 	"\vWatchOffers\x12&.bulkhead.plugin.v1.WatchOffersRequest\x1a!.bulkhead.plugin.v1.OfferSnapshot0\x01\x12U\n" +
 	"\bActivate\x12#.bulkhead.plugin.v1.ActivateRequest\x1a$.bulkhead.plugin.v1.ActivateResponse\x12N\n" +
 	"\x06Invoke\x12!.bulkhead.plugin.v1.InvokeRequest\x1a\x1f.bulkhead.plugin.v1.InvokeEvent0\x01\x12O\n" +
+	"\x06Cancel\x12!.bulkhead.plugin.v1.CancelRequest\x1a\".bulkhead.plugin.v1.CancelResponse\x12O\n" +
 	"\x06Health\x12!.bulkhead.plugin.v1.HealthRequest\x1a\".bulkhead.plugin.v1.HealthResponse\x12K\n" +
 	"\x05Drain\x12 .bulkhead.plugin.v1.DrainRequest\x1a\x1e.bulkhead.plugin.v1.DrainEvent0\x012\x9e\x0e\n" +
 	"\vHostService\x12U\n" +
@@ -7074,7 +7176,7 @@ func file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_bulkhead_plugin_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_bulkhead_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
+var file_bulkhead_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 94)
 var file_bulkhead_plugin_v1_plugin_proto_goTypes = []any{
 	(Swap)(0),                          // 0: bulkhead.plugin.v1.Swap
 	(PathUse)(0),                       // 1: bulkhead.plugin.v1.PathUse
@@ -7129,55 +7231,57 @@ var file_bulkhead_plugin_v1_plugin_proto_goTypes = []any{
 	(*ChunkHint)(nil),                  // 50: bulkhead.plugin.v1.ChunkHint
 	(*NeedsInput)(nil),                 // 51: bulkhead.plugin.v1.NeedsInput
 	(*InputRequest)(nil),               // 52: bulkhead.plugin.v1.InputRequest
-	(*HealthRequest)(nil),              // 53: bulkhead.plugin.v1.HealthRequest
-	(*HealthResponse)(nil),             // 54: bulkhead.plugin.v1.HealthResponse
-	(*DrainRequest)(nil),               // 55: bulkhead.plugin.v1.DrainRequest
-	(*DrainEvent)(nil),                 // 56: bulkhead.plugin.v1.DrainEvent
-	(*Quiesced)(nil),                   // 57: bulkhead.plugin.v1.Quiesced
-	(*Drained)(nil),                    // 58: bulkhead.plugin.v1.Drained
-	(*Scope)(nil),                      // 59: bulkhead.plugin.v1.Scope
-	(*StateGetRequest)(nil),            // 60: bulkhead.plugin.v1.StateGetRequest
-	(*StateGetResponse)(nil),           // 61: bulkhead.plugin.v1.StateGetResponse
-	(*StatePutRequest)(nil),            // 62: bulkhead.plugin.v1.StatePutRequest
-	(*StatePutResponse)(nil),           // 63: bulkhead.plugin.v1.StatePutResponse
-	(*StateDeleteRequest)(nil),         // 64: bulkhead.plugin.v1.StateDeleteRequest
-	(*StateDeleteResponse)(nil),        // 65: bulkhead.plugin.v1.StateDeleteResponse
-	(*StateListRequest)(nil),           // 66: bulkhead.plugin.v1.StateListRequest
-	(*StateListResponse)(nil),          // 67: bulkhead.plugin.v1.StateListResponse
-	(*StateEntry)(nil),                 // 68: bulkhead.plugin.v1.StateEntry
-	(*StateCompareAndSetRequest)(nil),  // 69: bulkhead.plugin.v1.StateCompareAndSetRequest
-	(*StateCompareAndSetResponse)(nil), // 70: bulkhead.plugin.v1.StateCompareAndSetResponse
-	(*MemoryPutRequest)(nil),           // 71: bulkhead.plugin.v1.MemoryPutRequest
-	(*MemoryPutResponse)(nil),          // 72: bulkhead.plugin.v1.MemoryPutResponse
-	(*MemoryGetRequest)(nil),           // 73: bulkhead.plugin.v1.MemoryGetRequest
-	(*MemoryGetResponse)(nil),          // 74: bulkhead.plugin.v1.MemoryGetResponse
-	(*MemoryDeleteRequest)(nil),        // 75: bulkhead.plugin.v1.MemoryDeleteRequest
-	(*MemoryDeleteResponse)(nil),       // 76: bulkhead.plugin.v1.MemoryDeleteResponse
-	(*MemorySearchRequest)(nil),        // 77: bulkhead.plugin.v1.MemorySearchRequest
-	(*MemorySearchResponse)(nil),       // 78: bulkhead.plugin.v1.MemorySearchResponse
-	(*MemoryHit)(nil),                  // 79: bulkhead.plugin.v1.MemoryHit
-	(*PublishEventRequest)(nil),        // 80: bulkhead.plugin.v1.PublishEventRequest
-	(*PublishEventResponse)(nil),       // 81: bulkhead.plugin.v1.PublishEventResponse
-	(*AskRequest)(nil),                 // 82: bulkhead.plugin.v1.AskRequest
-	(*AskResponse)(nil),                // 83: bulkhead.plugin.v1.AskResponse
-	(*SessionActivateRequest)(nil),     // 84: bulkhead.plugin.v1.SessionActivateRequest
-	(*SessionActivateResponse)(nil),    // 85: bulkhead.plugin.v1.SessionActivateResponse
-	(*SessionPinRequest)(nil),          // 86: bulkhead.plugin.v1.SessionPinRequest
-	(*SessionPinResponse)(nil),         // 87: bulkhead.plugin.v1.SessionPinResponse
-	(*SessionDeactivateRequest)(nil),   // 88: bulkhead.plugin.v1.SessionDeactivateRequest
-	(*SessionDeactivateResponse)(nil),  // 89: bulkhead.plugin.v1.SessionDeactivateResponse
-	(*SessionListedRequest)(nil),       // 90: bulkhead.plugin.v1.SessionListedRequest
-	(*SessionListedResponse)(nil),      // 91: bulkhead.plugin.v1.SessionListedResponse
-	(*SessionTurnsRequest)(nil),        // 92: bulkhead.plugin.v1.SessionTurnsRequest
-	(*SessionTurnsResponse)(nil),       // 93: bulkhead.plugin.v1.SessionTurnsResponse
-	(*Turn)(nil),                       // 94: bulkhead.plugin.v1.Turn
-	(*CallToolRequest)(nil),            // 95: bulkhead.plugin.v1.CallToolRequest
-	(*DeriveRunRequest)(nil),           // 96: bulkhead.plugin.v1.DeriveRunRequest
-	(*DeriveRunResponse)(nil),          // 97: bulkhead.plugin.v1.DeriveRunResponse
-	(*ReleaseRunRequest)(nil),          // 98: bulkhead.plugin.v1.ReleaseRunRequest
-	(*ReleaseRunResponse)(nil),         // 99: bulkhead.plugin.v1.ReleaseRunResponse
-	nil,                                // 100: bulkhead.plugin.v1.Tool.ExposureByModelTierEntry
-	nil,                                // 101: bulkhead.plugin.v1.Attempt.InputEntry
+	(*CancelRequest)(nil),              // 53: bulkhead.plugin.v1.CancelRequest
+	(*CancelResponse)(nil),             // 54: bulkhead.plugin.v1.CancelResponse
+	(*HealthRequest)(nil),              // 55: bulkhead.plugin.v1.HealthRequest
+	(*HealthResponse)(nil),             // 56: bulkhead.plugin.v1.HealthResponse
+	(*DrainRequest)(nil),               // 57: bulkhead.plugin.v1.DrainRequest
+	(*DrainEvent)(nil),                 // 58: bulkhead.plugin.v1.DrainEvent
+	(*Quiesced)(nil),                   // 59: bulkhead.plugin.v1.Quiesced
+	(*Drained)(nil),                    // 60: bulkhead.plugin.v1.Drained
+	(*Scope)(nil),                      // 61: bulkhead.plugin.v1.Scope
+	(*StateGetRequest)(nil),            // 62: bulkhead.plugin.v1.StateGetRequest
+	(*StateGetResponse)(nil),           // 63: bulkhead.plugin.v1.StateGetResponse
+	(*StatePutRequest)(nil),            // 64: bulkhead.plugin.v1.StatePutRequest
+	(*StatePutResponse)(nil),           // 65: bulkhead.plugin.v1.StatePutResponse
+	(*StateDeleteRequest)(nil),         // 66: bulkhead.plugin.v1.StateDeleteRequest
+	(*StateDeleteResponse)(nil),        // 67: bulkhead.plugin.v1.StateDeleteResponse
+	(*StateListRequest)(nil),           // 68: bulkhead.plugin.v1.StateListRequest
+	(*StateListResponse)(nil),          // 69: bulkhead.plugin.v1.StateListResponse
+	(*StateEntry)(nil),                 // 70: bulkhead.plugin.v1.StateEntry
+	(*StateCompareAndSetRequest)(nil),  // 71: bulkhead.plugin.v1.StateCompareAndSetRequest
+	(*StateCompareAndSetResponse)(nil), // 72: bulkhead.plugin.v1.StateCompareAndSetResponse
+	(*MemoryPutRequest)(nil),           // 73: bulkhead.plugin.v1.MemoryPutRequest
+	(*MemoryPutResponse)(nil),          // 74: bulkhead.plugin.v1.MemoryPutResponse
+	(*MemoryGetRequest)(nil),           // 75: bulkhead.plugin.v1.MemoryGetRequest
+	(*MemoryGetResponse)(nil),          // 76: bulkhead.plugin.v1.MemoryGetResponse
+	(*MemoryDeleteRequest)(nil),        // 77: bulkhead.plugin.v1.MemoryDeleteRequest
+	(*MemoryDeleteResponse)(nil),       // 78: bulkhead.plugin.v1.MemoryDeleteResponse
+	(*MemorySearchRequest)(nil),        // 79: bulkhead.plugin.v1.MemorySearchRequest
+	(*MemorySearchResponse)(nil),       // 80: bulkhead.plugin.v1.MemorySearchResponse
+	(*MemoryHit)(nil),                  // 81: bulkhead.plugin.v1.MemoryHit
+	(*PublishEventRequest)(nil),        // 82: bulkhead.plugin.v1.PublishEventRequest
+	(*PublishEventResponse)(nil),       // 83: bulkhead.plugin.v1.PublishEventResponse
+	(*AskRequest)(nil),                 // 84: bulkhead.plugin.v1.AskRequest
+	(*AskResponse)(nil),                // 85: bulkhead.plugin.v1.AskResponse
+	(*SessionActivateRequest)(nil),     // 86: bulkhead.plugin.v1.SessionActivateRequest
+	(*SessionActivateResponse)(nil),    // 87: bulkhead.plugin.v1.SessionActivateResponse
+	(*SessionPinRequest)(nil),          // 88: bulkhead.plugin.v1.SessionPinRequest
+	(*SessionPinResponse)(nil),         // 89: bulkhead.plugin.v1.SessionPinResponse
+	(*SessionDeactivateRequest)(nil),   // 90: bulkhead.plugin.v1.SessionDeactivateRequest
+	(*SessionDeactivateResponse)(nil),  // 91: bulkhead.plugin.v1.SessionDeactivateResponse
+	(*SessionListedRequest)(nil),       // 92: bulkhead.plugin.v1.SessionListedRequest
+	(*SessionListedResponse)(nil),      // 93: bulkhead.plugin.v1.SessionListedResponse
+	(*SessionTurnsRequest)(nil),        // 94: bulkhead.plugin.v1.SessionTurnsRequest
+	(*SessionTurnsResponse)(nil),       // 95: bulkhead.plugin.v1.SessionTurnsResponse
+	(*Turn)(nil),                       // 96: bulkhead.plugin.v1.Turn
+	(*CallToolRequest)(nil),            // 97: bulkhead.plugin.v1.CallToolRequest
+	(*DeriveRunRequest)(nil),           // 98: bulkhead.plugin.v1.DeriveRunRequest
+	(*DeriveRunResponse)(nil),          // 99: bulkhead.plugin.v1.DeriveRunResponse
+	(*ReleaseRunRequest)(nil),          // 100: bulkhead.plugin.v1.ReleaseRunRequest
+	(*ReleaseRunResponse)(nil),         // 101: bulkhead.plugin.v1.ReleaseRunResponse
+	nil,                                // 102: bulkhead.plugin.v1.Tool.ExposureByModelTierEntry
+	nil,                                // 103: bulkhead.plugin.v1.Attempt.InputEntry
 }
 var file_bulkhead_plugin_v1_plugin_proto_depIdxs = []int32{
 	13,  // 0: bulkhead.plugin.v1.DescribeResponse.config_schema:type_name -> bulkhead.plugin.v1.ConfigBody
@@ -7203,7 +7307,7 @@ var file_bulkhead_plugin_v1_plugin_proto_depIdxs = []int32{
 	32,  // 20: bulkhead.plugin.v1.OfferSnapshot.orientation:type_name -> bulkhead.plugin.v1.Orientation
 	4,   // 21: bulkhead.plugin.v1.Tool.proposed_tier:type_name -> bulkhead.plugin.v1.Tier
 	5,   // 22: bulkhead.plugin.v1.Tool.exposure:type_name -> bulkhead.plugin.v1.Exposure
-	100, // 23: bulkhead.plugin.v1.Tool.exposure_by_model_tier:type_name -> bulkhead.plugin.v1.Tool.ExposureByModelTierEntry
+	102, // 23: bulkhead.plugin.v1.Tool.exposure_by_model_tier:type_name -> bulkhead.plugin.v1.Tool.ExposureByModelTierEntry
 	6,   // 24: bulkhead.plugin.v1.Tool.visibility:type_name -> bulkhead.plugin.v1.Visibility
 	27,  // 25: bulkhead.plugin.v1.Tool.argument_aliases:type_name -> bulkhead.plugin.v1.ArgumentAlias
 	5,   // 26: bulkhead.plugin.v1.Prompt.exposure:type_name -> bulkhead.plugin.v1.Exposure
@@ -7211,7 +7315,7 @@ var file_bulkhead_plugin_v1_plugin_proto_depIdxs = []int32{
 	37,  // 28: bulkhead.plugin.v1.InvokeRequest.run:type_name -> bulkhead.plugin.v1.RunFacts
 	38,  // 29: bulkhead.plugin.v1.InvokeRequest.attempt:type_name -> bulkhead.plugin.v1.Attempt
 	36,  // 30: bulkhead.plugin.v1.InvokeRequest.completion:type_name -> bulkhead.plugin.v1.CompletionTarget
-	101, // 31: bulkhead.plugin.v1.Attempt.input:type_name -> bulkhead.plugin.v1.Attempt.InputEntry
+	103, // 31: bulkhead.plugin.v1.Attempt.input:type_name -> bulkhead.plugin.v1.Attempt.InputEntry
 	41,  // 32: bulkhead.plugin.v1.InvokeEvent.progress:type_name -> bulkhead.plugin.v1.Progress
 	42,  // 33: bulkhead.plugin.v1.InvokeEvent.log:type_name -> bulkhead.plugin.v1.Log
 	43,  // 34: bulkhead.plugin.v1.InvokeEvent.partial:type_name -> bulkhead.plugin.v1.Partial
@@ -7228,25 +7332,25 @@ var file_bulkhead_plugin_v1_plugin_proto_depIdxs = []int32{
 	46,  // 45: bulkhead.plugin.v1.EmbeddedResource.blob:type_name -> bulkhead.plugin.v1.FileRef
 	52,  // 46: bulkhead.plugin.v1.NeedsInput.requests:type_name -> bulkhead.plugin.v1.InputRequest
 	9,   // 47: bulkhead.plugin.v1.HealthResponse.status:type_name -> bulkhead.plugin.v1.HealthResponse.Status
-	57,  // 48: bulkhead.plugin.v1.DrainEvent.quiesced:type_name -> bulkhead.plugin.v1.Quiesced
-	58,  // 49: bulkhead.plugin.v1.DrainEvent.drained:type_name -> bulkhead.plugin.v1.Drained
-	68,  // 50: bulkhead.plugin.v1.StateListResponse.entries:type_name -> bulkhead.plugin.v1.StateEntry
-	59,  // 51: bulkhead.plugin.v1.MemoryPutRequest.scope:type_name -> bulkhead.plugin.v1.Scope
-	59,  // 52: bulkhead.plugin.v1.MemoryGetRequest.scope:type_name -> bulkhead.plugin.v1.Scope
-	59,  // 53: bulkhead.plugin.v1.MemoryDeleteRequest.scope:type_name -> bulkhead.plugin.v1.Scope
-	59,  // 54: bulkhead.plugin.v1.MemorySearchRequest.scope:type_name -> bulkhead.plugin.v1.Scope
-	79,  // 55: bulkhead.plugin.v1.MemorySearchResponse.hits:type_name -> bulkhead.plugin.v1.MemoryHit
-	59,  // 56: bulkhead.plugin.v1.PublishEventRequest.scope:type_name -> bulkhead.plugin.v1.Scope
-	59,  // 57: bulkhead.plugin.v1.AskRequest.scope:type_name -> bulkhead.plugin.v1.Scope
+	59,  // 48: bulkhead.plugin.v1.DrainEvent.quiesced:type_name -> bulkhead.plugin.v1.Quiesced
+	60,  // 49: bulkhead.plugin.v1.DrainEvent.drained:type_name -> bulkhead.plugin.v1.Drained
+	70,  // 50: bulkhead.plugin.v1.StateListResponse.entries:type_name -> bulkhead.plugin.v1.StateEntry
+	61,  // 51: bulkhead.plugin.v1.MemoryPutRequest.scope:type_name -> bulkhead.plugin.v1.Scope
+	61,  // 52: bulkhead.plugin.v1.MemoryGetRequest.scope:type_name -> bulkhead.plugin.v1.Scope
+	61,  // 53: bulkhead.plugin.v1.MemoryDeleteRequest.scope:type_name -> bulkhead.plugin.v1.Scope
+	61,  // 54: bulkhead.plugin.v1.MemorySearchRequest.scope:type_name -> bulkhead.plugin.v1.Scope
+	81,  // 55: bulkhead.plugin.v1.MemorySearchResponse.hits:type_name -> bulkhead.plugin.v1.MemoryHit
+	61,  // 56: bulkhead.plugin.v1.PublishEventRequest.scope:type_name -> bulkhead.plugin.v1.Scope
+	61,  // 57: bulkhead.plugin.v1.AskRequest.scope:type_name -> bulkhead.plugin.v1.Scope
 	52,  // 58: bulkhead.plugin.v1.AskRequest.request:type_name -> bulkhead.plugin.v1.InputRequest
 	39,  // 59: bulkhead.plugin.v1.AskResponse.answer:type_name -> bulkhead.plugin.v1.Answer
-	59,  // 60: bulkhead.plugin.v1.SessionActivateRequest.scope:type_name -> bulkhead.plugin.v1.Scope
-	59,  // 61: bulkhead.plugin.v1.SessionPinRequest.scope:type_name -> bulkhead.plugin.v1.Scope
-	59,  // 62: bulkhead.plugin.v1.SessionDeactivateRequest.scope:type_name -> bulkhead.plugin.v1.Scope
-	59,  // 63: bulkhead.plugin.v1.SessionListedRequest.scope:type_name -> bulkhead.plugin.v1.Scope
-	59,  // 64: bulkhead.plugin.v1.SessionTurnsRequest.scope:type_name -> bulkhead.plugin.v1.Scope
-	94,  // 65: bulkhead.plugin.v1.SessionTurnsResponse.turns:type_name -> bulkhead.plugin.v1.Turn
-	59,  // 66: bulkhead.plugin.v1.CallToolRequest.scope:type_name -> bulkhead.plugin.v1.Scope
+	61,  // 60: bulkhead.plugin.v1.SessionActivateRequest.scope:type_name -> bulkhead.plugin.v1.Scope
+	61,  // 61: bulkhead.plugin.v1.SessionPinRequest.scope:type_name -> bulkhead.plugin.v1.Scope
+	61,  // 62: bulkhead.plugin.v1.SessionDeactivateRequest.scope:type_name -> bulkhead.plugin.v1.Scope
+	61,  // 63: bulkhead.plugin.v1.SessionListedRequest.scope:type_name -> bulkhead.plugin.v1.Scope
+	61,  // 64: bulkhead.plugin.v1.SessionTurnsRequest.scope:type_name -> bulkhead.plugin.v1.Scope
+	96,  // 65: bulkhead.plugin.v1.SessionTurnsResponse.turns:type_name -> bulkhead.plugin.v1.Turn
+	61,  // 66: bulkhead.plugin.v1.CallToolRequest.scope:type_name -> bulkhead.plugin.v1.Scope
 	5,   // 67: bulkhead.plugin.v1.Tool.ExposureByModelTierEntry.value:type_name -> bulkhead.plugin.v1.Exposure
 	39,  // 68: bulkhead.plugin.v1.Attempt.InputEntry.value:type_name -> bulkhead.plugin.v1.Answer
 	10,  // 69: bulkhead.plugin.v1.PluginService.Describe:input_type -> bulkhead.plugin.v1.DescribeRequest
@@ -7255,56 +7359,58 @@ var file_bulkhead_plugin_v1_plugin_proto_depIdxs = []int32{
 	24,  // 72: bulkhead.plugin.v1.PluginService.WatchOffers:input_type -> bulkhead.plugin.v1.WatchOffersRequest
 	33,  // 73: bulkhead.plugin.v1.PluginService.Activate:input_type -> bulkhead.plugin.v1.ActivateRequest
 	35,  // 74: bulkhead.plugin.v1.PluginService.Invoke:input_type -> bulkhead.plugin.v1.InvokeRequest
-	53,  // 75: bulkhead.plugin.v1.PluginService.Health:input_type -> bulkhead.plugin.v1.HealthRequest
-	55,  // 76: bulkhead.plugin.v1.PluginService.Drain:input_type -> bulkhead.plugin.v1.DrainRequest
-	60,  // 77: bulkhead.plugin.v1.HostService.StateGet:input_type -> bulkhead.plugin.v1.StateGetRequest
-	62,  // 78: bulkhead.plugin.v1.HostService.StatePut:input_type -> bulkhead.plugin.v1.StatePutRequest
-	64,  // 79: bulkhead.plugin.v1.HostService.StateDelete:input_type -> bulkhead.plugin.v1.StateDeleteRequest
-	66,  // 80: bulkhead.plugin.v1.HostService.StateList:input_type -> bulkhead.plugin.v1.StateListRequest
-	69,  // 81: bulkhead.plugin.v1.HostService.StateCompareAndSet:input_type -> bulkhead.plugin.v1.StateCompareAndSetRequest
-	71,  // 82: bulkhead.plugin.v1.HostService.MemoryPut:input_type -> bulkhead.plugin.v1.MemoryPutRequest
-	73,  // 83: bulkhead.plugin.v1.HostService.MemoryGet:input_type -> bulkhead.plugin.v1.MemoryGetRequest
-	75,  // 84: bulkhead.plugin.v1.HostService.MemoryDelete:input_type -> bulkhead.plugin.v1.MemoryDeleteRequest
-	77,  // 85: bulkhead.plugin.v1.HostService.MemorySearch:input_type -> bulkhead.plugin.v1.MemorySearchRequest
-	80,  // 86: bulkhead.plugin.v1.HostService.PublishEvent:input_type -> bulkhead.plugin.v1.PublishEventRequest
-	82,  // 87: bulkhead.plugin.v1.HostService.Ask:input_type -> bulkhead.plugin.v1.AskRequest
-	84,  // 88: bulkhead.plugin.v1.HostService.SessionActivate:input_type -> bulkhead.plugin.v1.SessionActivateRequest
-	86,  // 89: bulkhead.plugin.v1.HostService.SessionPin:input_type -> bulkhead.plugin.v1.SessionPinRequest
-	88,  // 90: bulkhead.plugin.v1.HostService.SessionDeactivate:input_type -> bulkhead.plugin.v1.SessionDeactivateRequest
-	90,  // 91: bulkhead.plugin.v1.HostService.SessionListed:input_type -> bulkhead.plugin.v1.SessionListedRequest
-	92,  // 92: bulkhead.plugin.v1.HostService.SessionTurns:input_type -> bulkhead.plugin.v1.SessionTurnsRequest
-	95,  // 93: bulkhead.plugin.v1.HostService.CallTool:input_type -> bulkhead.plugin.v1.CallToolRequest
-	96,  // 94: bulkhead.plugin.v1.HostService.DeriveRun:input_type -> bulkhead.plugin.v1.DeriveRunRequest
-	98,  // 95: bulkhead.plugin.v1.HostService.ReleaseRun:input_type -> bulkhead.plugin.v1.ReleaseRunRequest
-	11,  // 96: bulkhead.plugin.v1.PluginService.Describe:output_type -> bulkhead.plugin.v1.DescribeResponse
-	17,  // 97: bulkhead.plugin.v1.PluginService.Validate:output_type -> bulkhead.plugin.v1.ValidateResponse
-	23,  // 98: bulkhead.plugin.v1.PluginService.Configure:output_type -> bulkhead.plugin.v1.ConfigureResponse
-	25,  // 99: bulkhead.plugin.v1.PluginService.WatchOffers:output_type -> bulkhead.plugin.v1.OfferSnapshot
-	34,  // 100: bulkhead.plugin.v1.PluginService.Activate:output_type -> bulkhead.plugin.v1.ActivateResponse
-	40,  // 101: bulkhead.plugin.v1.PluginService.Invoke:output_type -> bulkhead.plugin.v1.InvokeEvent
-	54,  // 102: bulkhead.plugin.v1.PluginService.Health:output_type -> bulkhead.plugin.v1.HealthResponse
-	56,  // 103: bulkhead.plugin.v1.PluginService.Drain:output_type -> bulkhead.plugin.v1.DrainEvent
-	61,  // 104: bulkhead.plugin.v1.HostService.StateGet:output_type -> bulkhead.plugin.v1.StateGetResponse
-	63,  // 105: bulkhead.plugin.v1.HostService.StatePut:output_type -> bulkhead.plugin.v1.StatePutResponse
-	65,  // 106: bulkhead.plugin.v1.HostService.StateDelete:output_type -> bulkhead.plugin.v1.StateDeleteResponse
-	67,  // 107: bulkhead.plugin.v1.HostService.StateList:output_type -> bulkhead.plugin.v1.StateListResponse
-	70,  // 108: bulkhead.plugin.v1.HostService.StateCompareAndSet:output_type -> bulkhead.plugin.v1.StateCompareAndSetResponse
-	72,  // 109: bulkhead.plugin.v1.HostService.MemoryPut:output_type -> bulkhead.plugin.v1.MemoryPutResponse
-	74,  // 110: bulkhead.plugin.v1.HostService.MemoryGet:output_type -> bulkhead.plugin.v1.MemoryGetResponse
-	76,  // 111: bulkhead.plugin.v1.HostService.MemoryDelete:output_type -> bulkhead.plugin.v1.MemoryDeleteResponse
-	78,  // 112: bulkhead.plugin.v1.HostService.MemorySearch:output_type -> bulkhead.plugin.v1.MemorySearchResponse
-	81,  // 113: bulkhead.plugin.v1.HostService.PublishEvent:output_type -> bulkhead.plugin.v1.PublishEventResponse
-	83,  // 114: bulkhead.plugin.v1.HostService.Ask:output_type -> bulkhead.plugin.v1.AskResponse
-	85,  // 115: bulkhead.plugin.v1.HostService.SessionActivate:output_type -> bulkhead.plugin.v1.SessionActivateResponse
-	87,  // 116: bulkhead.plugin.v1.HostService.SessionPin:output_type -> bulkhead.plugin.v1.SessionPinResponse
-	89,  // 117: bulkhead.plugin.v1.HostService.SessionDeactivate:output_type -> bulkhead.plugin.v1.SessionDeactivateResponse
-	91,  // 118: bulkhead.plugin.v1.HostService.SessionListed:output_type -> bulkhead.plugin.v1.SessionListedResponse
-	93,  // 119: bulkhead.plugin.v1.HostService.SessionTurns:output_type -> bulkhead.plugin.v1.SessionTurnsResponse
-	40,  // 120: bulkhead.plugin.v1.HostService.CallTool:output_type -> bulkhead.plugin.v1.InvokeEvent
-	97,  // 121: bulkhead.plugin.v1.HostService.DeriveRun:output_type -> bulkhead.plugin.v1.DeriveRunResponse
-	99,  // 122: bulkhead.plugin.v1.HostService.ReleaseRun:output_type -> bulkhead.plugin.v1.ReleaseRunResponse
-	96,  // [96:123] is the sub-list for method output_type
-	69,  // [69:96] is the sub-list for method input_type
+	53,  // 75: bulkhead.plugin.v1.PluginService.Cancel:input_type -> bulkhead.plugin.v1.CancelRequest
+	55,  // 76: bulkhead.plugin.v1.PluginService.Health:input_type -> bulkhead.plugin.v1.HealthRequest
+	57,  // 77: bulkhead.plugin.v1.PluginService.Drain:input_type -> bulkhead.plugin.v1.DrainRequest
+	62,  // 78: bulkhead.plugin.v1.HostService.StateGet:input_type -> bulkhead.plugin.v1.StateGetRequest
+	64,  // 79: bulkhead.plugin.v1.HostService.StatePut:input_type -> bulkhead.plugin.v1.StatePutRequest
+	66,  // 80: bulkhead.plugin.v1.HostService.StateDelete:input_type -> bulkhead.plugin.v1.StateDeleteRequest
+	68,  // 81: bulkhead.plugin.v1.HostService.StateList:input_type -> bulkhead.plugin.v1.StateListRequest
+	71,  // 82: bulkhead.plugin.v1.HostService.StateCompareAndSet:input_type -> bulkhead.plugin.v1.StateCompareAndSetRequest
+	73,  // 83: bulkhead.plugin.v1.HostService.MemoryPut:input_type -> bulkhead.plugin.v1.MemoryPutRequest
+	75,  // 84: bulkhead.plugin.v1.HostService.MemoryGet:input_type -> bulkhead.plugin.v1.MemoryGetRequest
+	77,  // 85: bulkhead.plugin.v1.HostService.MemoryDelete:input_type -> bulkhead.plugin.v1.MemoryDeleteRequest
+	79,  // 86: bulkhead.plugin.v1.HostService.MemorySearch:input_type -> bulkhead.plugin.v1.MemorySearchRequest
+	82,  // 87: bulkhead.plugin.v1.HostService.PublishEvent:input_type -> bulkhead.plugin.v1.PublishEventRequest
+	84,  // 88: bulkhead.plugin.v1.HostService.Ask:input_type -> bulkhead.plugin.v1.AskRequest
+	86,  // 89: bulkhead.plugin.v1.HostService.SessionActivate:input_type -> bulkhead.plugin.v1.SessionActivateRequest
+	88,  // 90: bulkhead.plugin.v1.HostService.SessionPin:input_type -> bulkhead.plugin.v1.SessionPinRequest
+	90,  // 91: bulkhead.plugin.v1.HostService.SessionDeactivate:input_type -> bulkhead.plugin.v1.SessionDeactivateRequest
+	92,  // 92: bulkhead.plugin.v1.HostService.SessionListed:input_type -> bulkhead.plugin.v1.SessionListedRequest
+	94,  // 93: bulkhead.plugin.v1.HostService.SessionTurns:input_type -> bulkhead.plugin.v1.SessionTurnsRequest
+	97,  // 94: bulkhead.plugin.v1.HostService.CallTool:input_type -> bulkhead.plugin.v1.CallToolRequest
+	98,  // 95: bulkhead.plugin.v1.HostService.DeriveRun:input_type -> bulkhead.plugin.v1.DeriveRunRequest
+	100, // 96: bulkhead.plugin.v1.HostService.ReleaseRun:input_type -> bulkhead.plugin.v1.ReleaseRunRequest
+	11,  // 97: bulkhead.plugin.v1.PluginService.Describe:output_type -> bulkhead.plugin.v1.DescribeResponse
+	17,  // 98: bulkhead.plugin.v1.PluginService.Validate:output_type -> bulkhead.plugin.v1.ValidateResponse
+	23,  // 99: bulkhead.plugin.v1.PluginService.Configure:output_type -> bulkhead.plugin.v1.ConfigureResponse
+	25,  // 100: bulkhead.plugin.v1.PluginService.WatchOffers:output_type -> bulkhead.plugin.v1.OfferSnapshot
+	34,  // 101: bulkhead.plugin.v1.PluginService.Activate:output_type -> bulkhead.plugin.v1.ActivateResponse
+	40,  // 102: bulkhead.plugin.v1.PluginService.Invoke:output_type -> bulkhead.plugin.v1.InvokeEvent
+	54,  // 103: bulkhead.plugin.v1.PluginService.Cancel:output_type -> bulkhead.plugin.v1.CancelResponse
+	56,  // 104: bulkhead.plugin.v1.PluginService.Health:output_type -> bulkhead.plugin.v1.HealthResponse
+	58,  // 105: bulkhead.plugin.v1.PluginService.Drain:output_type -> bulkhead.plugin.v1.DrainEvent
+	63,  // 106: bulkhead.plugin.v1.HostService.StateGet:output_type -> bulkhead.plugin.v1.StateGetResponse
+	65,  // 107: bulkhead.plugin.v1.HostService.StatePut:output_type -> bulkhead.plugin.v1.StatePutResponse
+	67,  // 108: bulkhead.plugin.v1.HostService.StateDelete:output_type -> bulkhead.plugin.v1.StateDeleteResponse
+	69,  // 109: bulkhead.plugin.v1.HostService.StateList:output_type -> bulkhead.plugin.v1.StateListResponse
+	72,  // 110: bulkhead.plugin.v1.HostService.StateCompareAndSet:output_type -> bulkhead.plugin.v1.StateCompareAndSetResponse
+	74,  // 111: bulkhead.plugin.v1.HostService.MemoryPut:output_type -> bulkhead.plugin.v1.MemoryPutResponse
+	76,  // 112: bulkhead.plugin.v1.HostService.MemoryGet:output_type -> bulkhead.plugin.v1.MemoryGetResponse
+	78,  // 113: bulkhead.plugin.v1.HostService.MemoryDelete:output_type -> bulkhead.plugin.v1.MemoryDeleteResponse
+	80,  // 114: bulkhead.plugin.v1.HostService.MemorySearch:output_type -> bulkhead.plugin.v1.MemorySearchResponse
+	83,  // 115: bulkhead.plugin.v1.HostService.PublishEvent:output_type -> bulkhead.plugin.v1.PublishEventResponse
+	85,  // 116: bulkhead.plugin.v1.HostService.Ask:output_type -> bulkhead.plugin.v1.AskResponse
+	87,  // 117: bulkhead.plugin.v1.HostService.SessionActivate:output_type -> bulkhead.plugin.v1.SessionActivateResponse
+	89,  // 118: bulkhead.plugin.v1.HostService.SessionPin:output_type -> bulkhead.plugin.v1.SessionPinResponse
+	91,  // 119: bulkhead.plugin.v1.HostService.SessionDeactivate:output_type -> bulkhead.plugin.v1.SessionDeactivateResponse
+	93,  // 120: bulkhead.plugin.v1.HostService.SessionListed:output_type -> bulkhead.plugin.v1.SessionListedResponse
+	95,  // 121: bulkhead.plugin.v1.HostService.SessionTurns:output_type -> bulkhead.plugin.v1.SessionTurnsResponse
+	40,  // 122: bulkhead.plugin.v1.HostService.CallTool:output_type -> bulkhead.plugin.v1.InvokeEvent
+	99,  // 123: bulkhead.plugin.v1.HostService.DeriveRun:output_type -> bulkhead.plugin.v1.DeriveRunResponse
+	101, // 124: bulkhead.plugin.v1.HostService.ReleaseRun:output_type -> bulkhead.plugin.v1.ReleaseRunResponse
+	97,  // [97:125] is the sub-list for method output_type
+	69,  // [69:97] is the sub-list for method input_type
 	69,  // [69:69] is the sub-list for extension type_name
 	69,  // [69:69] is the sub-list for extension extendee
 	0,   // [0:69] is the sub-list for field type_name
@@ -7335,11 +7441,11 @@ func file_bulkhead_plugin_v1_plugin_proto_init() {
 		(*Content_Raw)(nil),
 		(*Content_TextFile)(nil),
 	}
-	file_bulkhead_plugin_v1_plugin_proto_msgTypes[46].OneofWrappers = []any{
+	file_bulkhead_plugin_v1_plugin_proto_msgTypes[48].OneofWrappers = []any{
 		(*DrainEvent_Quiesced)(nil),
 		(*DrainEvent_Drained)(nil),
 	}
-	file_bulkhead_plugin_v1_plugin_proto_msgTypes[49].OneofWrappers = []any{
+	file_bulkhead_plugin_v1_plugin_proto_msgTypes[51].OneofWrappers = []any{
 		(*Scope_CallId)(nil),
 		(*Scope_Handle)(nil),
 	}
@@ -7349,7 +7455,7 @@ func file_bulkhead_plugin_v1_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bulkhead_plugin_v1_plugin_proto_rawDesc), len(file_bulkhead_plugin_v1_plugin_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   92,
+			NumMessages:   94,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -30,6 +30,7 @@ const (
 	PluginService_WatchOffers_FullMethodName = "/bulkhead.plugin.v1.PluginService/WatchOffers"
 	PluginService_Activate_FullMethodName    = "/bulkhead.plugin.v1.PluginService/Activate"
 	PluginService_Invoke_FullMethodName      = "/bulkhead.plugin.v1.PluginService/Invoke"
+	PluginService_Cancel_FullMethodName      = "/bulkhead.plugin.v1.PluginService/Cancel"
 	PluginService_Health_FullMethodName      = "/bulkhead.plugin.v1.PluginService/Health"
 	PluginService_Drain_FullMethodName       = "/bulkhead.plugin.v1.PluginService/Drain"
 )
@@ -55,6 +56,10 @@ type PluginServiceClient interface {
 	Activate(ctx context.Context, in *ActivateRequest, opts ...grpc.CallOption) (*ActivateResponse, error)
 	// Invoke runs one call: events, then exactly one result.
 	Invoke(ctx context.Context, in *InvokeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InvokeEvent], error)
+	// Cancel asks for the end of one running call. The handler's context is
+	// cancelled and the Invoke stream then ends as usual, so that the host sees
+	// when the handler has really returned.
+	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelResponse, error)
 	// Health tells how the plugin itself sees its state.
 	Health(ctx context.Context, in *HealthRequest, opts ...grpc.CallOption) (*HealthResponse, error)
 	// Drain ends background work (quiesced) and then waits for calls (drained).
@@ -147,6 +152,16 @@ func (c *pluginServiceClient) Invoke(ctx context.Context, in *InvokeRequest, opt
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type PluginService_InvokeClient = grpc.ServerStreamingClient[InvokeEvent]
 
+func (c *pluginServiceClient) Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelResponse)
+	err := c.cc.Invoke(ctx, PluginService_Cancel_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *pluginServiceClient) Health(ctx context.Context, in *HealthRequest, opts ...grpc.CallOption) (*HealthResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(HealthResponse)
@@ -197,6 +212,10 @@ type PluginServiceServer interface {
 	Activate(context.Context, *ActivateRequest) (*ActivateResponse, error)
 	// Invoke runs one call: events, then exactly one result.
 	Invoke(*InvokeRequest, grpc.ServerStreamingServer[InvokeEvent]) error
+	// Cancel asks for the end of one running call. The handler's context is
+	// cancelled and the Invoke stream then ends as usual, so that the host sees
+	// when the handler has really returned.
+	Cancel(context.Context, *CancelRequest) (*CancelResponse, error)
 	// Health tells how the plugin itself sees its state.
 	Health(context.Context, *HealthRequest) (*HealthResponse, error)
 	// Drain ends background work (quiesced) and then waits for calls (drained).
@@ -228,6 +247,9 @@ func (UnimplementedPluginServiceServer) Activate(context.Context, *ActivateReque
 }
 func (UnimplementedPluginServiceServer) Invoke(*InvokeRequest, grpc.ServerStreamingServer[InvokeEvent]) error {
 	return status.Error(codes.Unimplemented, "method Invoke not implemented")
+}
+func (UnimplementedPluginServiceServer) Cancel(context.Context, *CancelRequest) (*CancelResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Cancel not implemented")
 }
 func (UnimplementedPluginServiceServer) Health(context.Context, *HealthRequest) (*HealthResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Health not implemented")
@@ -350,6 +372,24 @@ func _PluginService_Invoke_Handler(srv interface{}, stream grpc.ServerStream) er
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type PluginService_InvokeServer = grpc.ServerStreamingServer[InvokeEvent]
 
+func _PluginService_Cancel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PluginServiceServer).Cancel(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PluginService_Cancel_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PluginServiceServer).Cancel(ctx, req.(*CancelRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _PluginService_Health_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(HealthRequest)
 	if err := dec(in); err != nil {
@@ -401,6 +441,10 @@ var PluginService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Activate",
 			Handler:    _PluginService_Activate_Handler,
+		},
+		{
+			MethodName: "Cancel",
+			Handler:    _PluginService_Cancel_Handler,
 		},
 		{
 			MethodName: "Health",
