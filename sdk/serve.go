@@ -1,0 +1,97 @@
+package sdk
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"time"
+
+	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
+	"github.com/bulkhead-dev/bulkhead/sdk/wire"
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Serve serves the plugin until the host ends it. It is all a main does. A
+// mistake in the plugin's definition is printed and ends the process with 1.
+func Serve(p *Plugin) {
+	conf, err := ServeConfig(p)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	served.Store(p.log)
+	slog.SetDefault(p.log.Logger)
+	go exitWithParent()
+	plugin.Serve(conf)
+}
+
+// ServeConfig is what Serve gives to go-plugin; for test kits and for programs
+// that serve in their own way.
+func ServeConfig(p *Plugin) (*plugin.ServeConfig, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	return &plugin.ServeConfig{
+		HandshakeConfig: wire.Handshake,
+		Plugins:         plugin.PluginSet{wire.PluginSet: &glue{p: p}},
+		Logger:          hclog.New(&hclog.LoggerOptions{Output: stderr, JSONFormat: true, Level: hclog.Warn, Name: p.Name}),
+		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
+			return grpc.NewServer(append(opts,
+				grpc.MaxRecvMsgSize(wire.MaxMessage),
+				grpc.ChainUnaryInterceptor(p.recoverUnary),
+				grpc.ChainStreamInterceptor(p.recoverStream),
+			)...)
+		},
+	}, nil
+}
+
+// glue registers the service with go-plugin; its client half is the host's.
+type glue struct {
+	plugin.NetRPCUnsupportedPlugin
+	p *Plugin
+}
+
+func (g *glue) GRPCServer(broker *plugin.GRPCBroker, s *grpc.Server) error {
+	pluginv1.RegisterPluginServiceServer(s, newServer(g.p))
+	g.p.host.connect(broker)
+	return nil
+}
+
+func (g *glue) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn) (any, error) {
+	return nil, status.Error(codes.Unimplemented, "the sdk serves plugins, it does not host them")
+}
+
+func (p *Plugin) recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+	defer p.recovered(info.FullMethod, &err)
+	return next(ctx, req)
+}
+
+func (p *Plugin) recoverStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	defer p.recovered(info.FullMethod, &err)
+	return next(srv, stream)
+}
+
+func (p *Plugin) recovered(method string, err *error) {
+	if v := recover(); v != nil {
+		p.log.Error("panic", "method", method, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+		*err = status.Errorf(codes.Internal, "plugin %q panicked in %s: %v", p.Name, method, v)
+	}
+}
+
+// exitWithParent ends the process when its host is gone: where the kernel sends
+// no signal then, the parent's id changes.
+func exitWithParent() {
+	parent := os.Getppid()
+	for os.Getppid() == parent {
+		time.Sleep(time.Second)
+	}
+	io.WriteString(stderr, "the host is gone\n")
+	os.Exit(0)
+}
