@@ -16,7 +16,7 @@ import (
 // when the handler has really returned.
 func (s *server) Invoke(req *pluginv1.InvokeRequest, stream pluginv1.PluginService_InvokeServer) error {
 	out := &eventStream{stream: stream, p: s.p}
-	ctx, end, ok := s.calls.begin(stream.Context())
+	ctx, end, ok := s.calls.begin(stream.Context(), req.GetCallId())
 	if !ok {
 		return out.finish(failed(Errorf(Unavailable, "plugin %q is stopping", s.p.Name).WithRef(refStopped).After(0)))
 	}
@@ -26,8 +26,8 @@ func (s *server) Invoke(req *pluginv1.InvokeRequest, stream pluginv1.PluginServi
 		err = checkResult(&result)
 	}
 	if err != nil {
-		if cause := ctx.Err(); cause != nil && !isTyped(err) {
-			err = cause // what a handler says of its own cancel is noise
+		if ctx.Err() != nil && !isTyped(err) {
+			err = context.Cause(ctx) // what a handler says of its own cancel is noise
 		}
 		return out.finish(failed(err))
 	}

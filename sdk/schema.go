@@ -26,6 +26,9 @@ func schemaOf(t reflect.Type) (json.RawMessage, error) {
 	r := jsonschema.Reflector{
 		Anonymous: true, DoNotReference: true,
 		LookupComment: func(t reflect.Type, field string) string {
+			if t.Kind() != reflect.Struct || field == "" {
+				return ""
+			}
 			if f, ok := t.FieldByName(field); ok {
 				return f.Tag.Get("doc")
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 	"google.golang.org/grpc/codes"
@@ -176,83 +175,5 @@ func (s *server) drainHook(ctx context.Context, reason string) error {
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-}
-
-// calls counts the calls in flight and can cut them.
-type calls struct {
-	mu      sync.Mutex
-	next    int
-	running map[int]context.CancelFunc
-	closed  bool
-	idle    chan struct{} // closed when a drain waits and the last call ended
-}
-
-func newCalls() *calls { return &calls{running: map[int]context.CancelFunc{}} }
-
-func (c *calls) begin(ctx context.Context) (context.Context, func(), bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return ctx, nil, false
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	id := c.next
-	c.next++
-	c.running[id] = cancel
-	return ctx, func() {
-		cancel()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.running, id)
-		if len(c.running) == 0 && c.idle != nil {
-			close(c.idle)
-			c.idle = nil
-		}
-	}, true
-}
-
-// drain waits until no call runs or ctx is done; then it admits no more, cancels
-// what is left and says how many that were.
-func (c *calls) drain(ctx context.Context) int {
-	c.mu.Lock()
-	var idle chan struct{}
-	if len(c.running) > 0 {
-		if c.idle == nil {
-			c.idle = make(chan struct{})
-		}
-		idle = c.idle
-	}
-	c.mu.Unlock()
-	if idle != nil {
-		select {
-		case <-idle:
-		case <-ctx.Done():
-		}
-	}
-	c.mu.Lock()
-	c.closed = true
-	cut := len(c.running)
-	for _, cancel := range c.running {
-		cancel()
-	}
-	c.mu.Unlock()
-	if cut > 0 {
-		c.settle(time.Second)
-	}
-	return cut
-}
-
-// settle gives handlers that were cut a moment to send their result.
-func (c *calls) settle(d time.Duration) {
-	deadline := time.Now().Add(d)
-	for time.Now().Before(deadline) {
-		c.mu.Lock()
-		n := len(c.running)
-		c.mu.Unlock()
-		if n == 0 {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
 	}
 }
