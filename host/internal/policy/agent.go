@@ -31,11 +31,16 @@ type Agent struct {
 	Model     string
 	Profile   string // main | subagent | scheduled | a name in HCL
 	Inline    bool   // media inlined in MCP results
+
+	above []string // profiles this one was narrowed from; all of them bind
 }
 
 // Allows says whether the agent may call the tool.
 func (a *Agent) Allows(t *registry.Tool) bool {
 	if t.Internal() || matches(a.Deny, t.Name) || deniedByProfile(a.Profile, t) {
+		return false
+	}
+	if slices.ContainsFunc(a.above, func(p string) bool { return deniedByProfile(p, t) }) {
 		return false
 	}
 	if t.Rating.Group == CoreGroup {
@@ -53,10 +58,8 @@ func (a *Agent) Narrow(profile string) *Agent {
 		return a
 	}
 	n := *a
+	n.above = append(slices.Clone(a.above), a.Profile)
 	n.Profile = profile
-	if deny, ok := profiles[a.Profile]; ok {
-		n.Deny = slices.Concat(n.Deny, deny.names)
-	}
 	return &n
 }
 

@@ -22,23 +22,23 @@ type Rater interface {
 
 // Registry owns the current snapshot. Its zero value is not usable; see New.
 type Registry struct {
-	rater    Rater
-	onChange func(*Snapshot)
+	rater Rater
 
 	mu     sync.Mutex
 	offers map[string]*pluginv1.OfferSnapshot // by owner
 	gens   map[string]uint64
 	claims map[string]string // tool, prompt and guide names, prefixed by kind, to owner
+	watch  map[chan struct{}]struct{}
 
 	current atomic.Pointer[Snapshot]
 }
 
-// New makes an empty registry. onChange, if not nil, is told every new snapshot
-// in order; it must not call back into the registry's writers.
-func New(rater Rater, onChange func(*Snapshot)) *Registry {
+// New makes an empty registry.
+func New(rater Rater) *Registry {
 	r := &Registry{
-		rater: rater, onChange: onChange,
+		rater:  rater,
 		offers: map[string]*pluginv1.OfferSnapshot{}, gens: map[string]uint64{}, claims: map[string]string{},
+		watch: map[chan struct{}]struct{}{},
 	}
 	r.current.Store(&Snapshot{tools: map[string]*Tool{}})
 	return r
@@ -92,8 +92,25 @@ func (r *Registry) rebuild(updated []string) {
 	b.finish()
 	r.claims = b.next
 	r.current.Store(b.snap)
-	if r.onChange != nil {
-		r.onChange(b.snap)
+	for ch := range r.watch {
+		select {
+		case ch <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Watch returns a channel that gets a value after the snapshot changed; end
+// releases it.
+func (r *Registry) Watch() (changed <-chan struct{}, end func()) {
+	ch := make(chan struct{}, 1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watch[ch] = struct{}{}
+	return ch, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.watch, ch)
 	}
 }
 

@@ -44,6 +44,9 @@ type Tool struct {
 	once   sync.Once
 	schema *jsonschema.Schema
 	broken error
+
+	propsOnce sync.Once
+	props     []Property
 }
 
 // Internal says that only plugins with a grant, and the operator, may call it.
@@ -119,6 +122,12 @@ func objectSchema(raw []byte) (schema []byte, mended string) {
 func (t *Tool) Schema() (*jsonschema.Schema, error) {
 	t.once.Do(func() { t.schema, t.broken = Compile(t.InputSchema) })
 	return t.schema, t.broken
+}
+
+// Properties are the declared top-level arguments in the schema's order.
+func (t *Tool) Properties() []Property {
+	t.propsOnce.Do(func() { t.props = properties(t.InputSchema) })
+	return t.props
 }
 
 // Compile compiles a JSON schema that came from outside. References to other

@@ -1,0 +1,199 @@
+package call
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+	"github.com/bulkhead-dev/bulkhead/host/internal/question"
+	"github.com/bulkhead-dev/bulkhead/host/internal/store"
+	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
+	"github.com/bulkhead-dev/bulkhead/sdk/wire"
+)
+
+// gate holds a call for which something is still open: a repeat of a frozen call
+// meets that one, and a restricted tool needs a person's approval. done says the
+// call ends here with the result.
+func (p *Pipeline) gate(ctx context.Context, c *call, reply *Reply) (done bool, result *pluginv1.Result, err error) {
+	restricted := c.tool.Rating.Tier == pluginv1.Tier_TIER_RESTRICTED
+	if c.Agent == nil {
+		if restricted {
+			return true, nil, fault.New(fault.NoOwner, "plugin %q acts for itself and may not call %q: its block names no owner", c.plugin(), c.tool.Name)
+		}
+		return false, nil, nil
+	}
+	if c.Session == nil || !(restricted || c.Session.Asks()) {
+		return false, nil, nil // nothing was ever frozen in this session
+	}
+	found, err := p.Questions.Match(ctx, c.Agent.Name, c.Session.ID, c.tool.Name, c.args)
+	if err != nil {
+		return true, nil, err
+	}
+	switch {
+	case found == nil && !restricted:
+		return false, nil, nil
+	case found != nil && found.Result != nil:
+		return true, found.Result, nil
+	case found != nil && found.Permit != nil:
+		p.take(c, *found.Permit, found.Input)
+		return false, nil, nil
+	case found != nil:
+		return p.hold(ctx, c, reply, found.Parked)
+	}
+	frozen := p.freeze(c)
+	parked, err := p.Questions.Park(ctx, frozen, []*pluginv1.InputRequest{{
+		Id: "approval", Kind: "approval", Audience: "person", NoFallback: true, Decision: true,
+		Message: approvalText(c),
+	}})
+	if err != nil {
+		return true, nil, err
+	}
+	c.Session.MarkAsked()
+	return p.hold(ctx, c, reply, parked)
+}
+
+func approvalText(c *call) string {
+	text := fmt.Sprintf("Agent %q wants to call %s with %s", c.Agent.Name, c.tool.Name, clip(c.args, 4000))
+	if len(c.chain) > 0 {
+		text += " (through " + strings.Join(c.chain, " → ") + ")"
+	}
+	return text
+}
+
+func (p *Pipeline) freeze(c *call) store.FrozenCall {
+	f := question.NewCall(c.Agent.Name, c.Session.ID, c.Run, c.ModelTier, c.tool.Name, c.tool.Owner, c.args)
+	f.Chain = c.chain
+	return f
+}
+
+// hold waits with the caller for a frozen call. When it is answered in time the
+// call goes on here; else the caller is told how to come back.
+func (p *Pipeline) hold(ctx context.Context, c *call, reply *Reply, parked *question.Parked) (bool, *pluginv1.Result, error) {
+	if c.Asked != nil {
+		c.Asked(ctx, parked.Questions)
+	}
+	for above := c.parent; above != nil; above = above.parent {
+		above.clock.pause()
+		defer above.clock.resume()
+	}
+	input, err := parked.Wait(ctx, c.Hold)
+	if err == question.ErrStillOpen {
+		reply.Questions = parked.Questions
+		return true, waiting(c, parked.Questions), nil
+	}
+	if err != nil {
+		return true, nil, err
+	}
+	p.take(c, parked.Frozen, input)
+	return false, nil, nil
+}
+
+// take makes c the one call that goes on with a frozen one. Round 0 was frozen by
+// the tier gate: the tool itself has not asked anything yet.
+func (p *Pipeline) take(c *call, f store.FrozenCall, input map[string]*pluginv1.Answer) {
+	if f.Round > 0 {
+		c.attempt = &pluginv1.Attempt{Round: uint32(f.Round), Input: input, State: f.State}
+	}
+}
+
+// waiting is the result of a call whose caller's patience ended first.
+func waiting(c *call, questions []store.Question) *pluginv1.Result {
+	ids := make([]string, len(questions))
+	kinds := make([]string, len(questions))
+	for i, q := range questions {
+		ids[i] = q.ID
+		kinds[i] = fmt.Sprintf("%s (%s): %s", q.ID, q.Kind, clip([]byte(q.Message), 500))
+	}
+	what := "an answer"
+	f := fault.New(fault.WaitingForPerson, "")
+	if questions[0].Kind == "approval" {
+		what, f = "approval", fault.New(fault.NeedsApproval, "")
+	}
+	f.Message = fmt.Sprintf("waiting for %s %s; call again with the same arguments, or answer it\n%s",
+		what, strings.Join(ids, ", "), strings.Join(kinds, "\n"))
+	return Failed(f)
+}
+
+// rounds dispatches the call until it has a result that is not a question.
+func (p *Pipeline) rounds(ctx context.Context, c *call, reply *Reply) (*pluginv1.Result, error) {
+	for {
+		result, err := p.dispatch(ctx, c)
+		if err != nil || result.NeedsInput == nil {
+			return result, err
+		}
+		if c.Agent == nil || c.Session == nil {
+			return nil, fault.New(fault.WaitingForPerson, "%q asks a question, and plugin %q calls it for nobody", c.tool.Name, c.plugin())
+		}
+		round := int(c.attempt.Round) + 1
+		if round > wire.MaxRounds {
+			return nil, fault.New(fault.PluginProtocol, "%q asked in %d rounds; at most %d", c.tool.Name, round-1, wire.MaxRounds)
+		}
+		frozen := p.freeze(c)
+		frozen.Round, frozen.State = round, result.NeedsInput.State
+		parked, err := p.Questions.Park(ctx, frozen, result.NeedsInput.Requests)
+		if err != nil {
+			return nil, err
+		}
+		c.Session.MarkAsked()
+		if done, result, err := p.hold(ctx, c, reply, parked); done || err != nil {
+			return result, err
+		}
+	}
+}
+
+// Resume runs an answered call whose caller is gone; it is the desk's Resume.
+// Who may call what is asked again: the rules may have changed meanwhile.
+func (p *Pipeline) Resume(ctx context.Context, f store.FrozenCall, input map[string]*pluginv1.Answer) *pluginv1.Result {
+	result, err := p.resumed(ctx, f, input)
+	if err != nil {
+		result = Failed(err)
+	}
+	return result
+}
+
+func (p *Pipeline) resumed(ctx context.Context, f store.FrozenCall, input map[string]*pluginv1.Answer) (*pluginv1.Result, error) {
+	agent, err := p.Policy.Agent(f.Agent)
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.Sessions.Lookup(ctx, agent, f.Session)
+	if err != nil {
+		return nil, err
+	}
+	s.MarkAsked()
+	c := &call{
+		Request: &Request{Caller: Caller{Agent: agent, Session: s, Run: f.Run, ModelTier: f.ModelTier, Door: "resumed"}, Tool: f.Tool, Raw: true},
+		name:    f.Tool, args: f.Arguments, chain: f.Chain,
+		attempt: &pluginv1.Attempt{Round: uint32(f.Round), Input: input, State: f.State},
+	}
+	if err := p.enter(); err != nil {
+		return nil, err
+	}
+	defer p.running.Done()
+	c.id, c.started = newID(), now()
+	reply := &Reply{}
+	result, err := func() (*pluginv1.Result, error) {
+		if err := p.resolve(c); err != nil {
+			return nil, err
+		}
+		if err := p.authorize(c); err != nil {
+			return nil, err
+		}
+		return p.rounds(ctx, c, reply)
+	}()
+	if err != nil {
+		result = Failed(err)
+	}
+	p.audit(c, result)
+	p.leave(ctx, f, result)
+	return result, nil
+}
+
+// leave tells the session's inbox that the call ended.
+func (p *Pipeline) leave(ctx context.Context, f store.FrozenCall, result *pluginv1.Result) {
+	text := fmt.Sprintf("%s was answered and ended; call it again with the same arguments for the result:\n%s", f.Tool, clip([]byte(plain(result)), 2000))
+	if _, _, err := p.Questions.Store.InboxAppend(ctx, store.InboxItem{Session: f.Session, Agent: f.Agent, Kind: "result", Text: text, DedupID: f.ID, At: now().UTC()}); err != nil {
+		p.Log.Warn("an inbox entry could not be written", "session", f.Session, "error", err)
+	}
+}

@@ -1,0 +1,90 @@
+package call
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+	"github.com/bulkhead-dev/bulkhead/host/internal/registry"
+	"github.com/bulkhead-dev/bulkhead/sdk/wire"
+)
+
+// CallTool is the host tool that reaches what is callable but not listed. It is
+// no tool of its own in the path: the call becomes a call of its target.
+const CallTool = "call_tool"
+
+// resolve finds the tool the caller means. A miss names near matches among the
+// tools this caller may use.
+func (p *Pipeline) resolve(c *call) error {
+	snap := p.Registry.Snapshot()
+	for hops := 0; ; hops++ {
+		tool, ok := snap.Resolve(c.name)
+		if !ok {
+			return p.missing(c, snap)
+		}
+		if tool.Name != CallTool {
+			c.tool = tool
+			return nil
+		}
+		if hops > 0 {
+			return fault.New(fault.BadArguments, "%s can't call itself", CallTool)
+		}
+		var target struct {
+			Name      string          `json:"name"`
+			Arguments json.RawMessage `json:"arguments"`
+		}
+		args, err := object(c.args)
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(args, &target); err != nil || target.Name == "" {
+			return fault.New(fault.BadArguments, `%s takes {"name": "TOOL", "arguments": {…}}; got %s`, CallTool, clip(args, 200))
+		}
+		c.name, c.args = target.Name, target.Arguments
+		if s := strings.TrimSpace(string(c.args)); strings.HasPrefix(s, `"`) {
+			var text string
+			if json.Unmarshal(c.args, &text) == nil {
+				c.args = []byte(text)
+			}
+		}
+	}
+}
+
+func (p *Pipeline) missing(c *call, snap *registry.Snapshot) error {
+	near := snap.Near(c.name, 3, func(t *registry.Tool) bool { return p.mayUse(c, t) == nil })
+	hint := "`list_tool_guides` and the tool list tell what there is"
+	if len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, ", ") + "?"
+	}
+	return fault.New(fault.UnknownTool, "no tool %q; %s", clip([]byte(c.name), 80), hint)
+}
+
+// object checks that args are one JSON object of a size that can travel. Nothing
+// at all and null are an empty object.
+func object(args []byte) ([]byte, error) {
+	if len(args) > wire.MaxMessage-64<<10 {
+		return nil, fault.New(fault.ArgumentsTooBig, "the arguments are %d bytes; at most %d travel with a call, larger data goes into a file under /shared", len(args), wire.MaxMessage-64<<10)
+	}
+	trimmed := strings.TrimSpace(string(args))
+	if trimmed == "" || trimmed == "null" {
+		return []byte("{}"), nil
+	}
+	if !json.Valid(args) {
+		var v any
+		err := json.Unmarshal(args, &v)
+		return nil, fault.New(fault.BadJSON, "the arguments are not JSON (%v): %s", err, clip(args, 120))
+	}
+	if trimmed[0] != '{' {
+		return nil, fault.New(fault.BadJSON, "the arguments must be a JSON object, not %s", clip(args, 120))
+	}
+	return args, nil
+}
+
+// clip shortens outside text for an error.
+func clip(b []byte, n int) string {
+	s := strings.ToValidUTF8(string(b[:min(len(b), n)]), "")
+	if len(b) > n {
+		s += "…"
+	}
+	return s
+}

@@ -1,0 +1,100 @@
+package call
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/tidwall/gjson"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+	"github.com/bulkhead-dev/bulkhead/host/internal/registry"
+)
+
+var english = message.NewPrinter(language.English)
+
+// validate checks the arguments against the tool's schema on a decoded copy;
+// what is forwarded is the bytes. A tool whose schema can't be compiled is not
+// checked here: its plugin still is the judge.
+func validate(t *registry.Tool, args []byte) error {
+	schema, err := t.Schema()
+	if err != nil {
+		return nil
+	}
+	return check(schema, t.InputSchema, args, "tool "+t.Name)
+}
+
+// check validates a JSON document and says what does not fit: the path, what was
+// sent, what is expected, and that part of the schema.
+func check(schema *jsonschema.Schema, raw, doc []byte, whose string) error {
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(doc))
+	if err != nil {
+		return fault.New(fault.BadJSON, "%s: %w", whose, err)
+	}
+	err = schema.Validate(value)
+	var invalid *jsonschema.ValidationError
+	if err == nil {
+		return nil
+	}
+	if !errors.As(err, &invalid) {
+		return fault.New(fault.BadArguments, "%s: %w", whose, err)
+	}
+	var lines []string
+	leaves(invalid, func(leaf *jsonschema.ValidationError) {
+		if len(lines) < 5 {
+			lines = append(lines, describe(leaf, doc))
+		}
+	})
+	text := fmt.Sprintf("the arguments do not fit %s:\n- %s", whose, strings.Join(lines, "\n- "))
+	if part := schemaPart(invalid, raw); part != "" {
+		text += "\nexpected there: " + part
+	}
+	return fault.New(fault.BadArguments, "%s", text)
+}
+
+func leaves(e *jsonschema.ValidationError, visit func(*jsonschema.ValidationError)) {
+	if len(e.Causes) == 0 {
+		visit(e)
+	}
+	for _, c := range e.Causes {
+		leaves(c, visit)
+	}
+}
+
+func describe(leaf *jsonschema.ValidationError, doc []byte) string {
+	at := "/" + strings.Join(leaf.InstanceLocation, "/")
+	sent := gjson.GetBytes(doc, gjsonPath(leaf.InstanceLocation)).Raw
+	line := at + ": " + leaf.ErrorKind.LocalizedString(english)
+	if len(leaf.InstanceLocation) > 0 && sent != "" {
+		line += "; sent " + clip([]byte(sent), 120)
+	}
+	return line
+}
+
+// schemaPart is the declared property the first fault is about, else what the
+// object requires.
+func schemaPart(e *jsonschema.ValidationError, raw []byte) string {
+	var first *jsonschema.ValidationError
+	leaves(e, func(leaf *jsonschema.ValidationError) {
+		if first == nil {
+			first = leaf
+		}
+	})
+	part := gjson.GetBytes(raw, "properties").Raw
+	if len(first.InstanceLocation) > 0 {
+		part = gjson.GetBytes(raw, "properties."+path(first.InstanceLocation[0])).Raw
+	}
+	return clip([]byte(part), 800)
+}
+
+func gjsonPath(location []string) string {
+	parts := make([]string, len(location))
+	for i, l := range location {
+		parts[i] = path(l)
+	}
+	return strings.Join(parts, ".")
+}

@@ -1,0 +1,113 @@
+// Package content writes results as the JSON blocks that MCP has, which the HTTP
+// API and the command line use too.
+package content
+
+import (
+	"bytes"
+	"encoding/json"
+
+	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
+)
+
+// Blocks is the content of a result as MCP has it. A file is its descriptor as
+// text; blocks nobody here knows pass as they came.
+func Blocks(blocks []*pluginv1.Content) []json.RawMessage {
+	out := make([]json.RawMessage, 0, len(blocks))
+	add := func(block map[string]any, annotations []byte) {
+		if a := Valid(annotations); a != nil {
+			block["annotations"] = a
+		}
+		raw, err := json.Marshal(block)
+		if err == nil {
+			out = append(out, raw)
+		}
+	}
+	for _, c := range blocks {
+		switch b := c.Block.(type) {
+		case *pluginv1.Content_Text:
+			add(map[string]any{"type": "text", "text": b.Text}, c.Annotations)
+		case *pluginv1.Content_File:
+			add(map[string]any{"type": "text", "text": descriptor(b.File)}, c.Annotations)
+		case *pluginv1.Content_TextFile:
+			add(map[string]any{"type": "text", "text": descriptor(b.TextFile)}, c.Annotations)
+		case *pluginv1.Content_ResourceLink:
+			if raw := Valid(b.ResourceLink.Raw); raw != nil {
+				out = append(out, raw)
+				continue
+			}
+			l := b.ResourceLink
+			block := map[string]any{"type": "resource_link", "uri": l.Uri, "name": l.Name}
+			set(block, "title", l.Title)
+			set(block, "description", l.Description)
+			set(block, "mimeType", l.Mime)
+			if l.Size > 0 {
+				block["size"] = l.Size
+			}
+			add(block, c.Annotations)
+		case *pluginv1.Content_Resource:
+			res := map[string]any{"uri": b.Resource.Uri}
+			set(res, "mimeType", b.Resource.Mime)
+			res["text"] = b.Resource.Text
+			if b.Resource.Blob != nil {
+				res["text"] = descriptor(b.Resource.Blob)
+			}
+			add(map[string]any{"type": "resource", "resource": res}, c.Annotations)
+		case *pluginv1.Content_Raw:
+			if raw := Valid(b.Raw); raw != nil {
+				out = append(out, raw)
+			}
+		}
+	}
+	return out
+}
+
+// Valid is raw when it is JSON, else nil.
+func Valid(raw []byte) json.RawMessage {
+	if len(raw) == 0 || !json.Valid(raw) {
+		return nil
+	}
+	return raw
+}
+
+func set(m map[string]any, key, value string) {
+	if value != "" {
+		m[key] = value
+	}
+}
+
+// descriptor is a file as text: {path, name, size, mime, note}.
+func descriptor(f *pluginv1.FileRef) string {
+	raw, err := json.Marshal(struct {
+		Path string `json:"path"`
+		Name string `json:"name,omitempty"`
+		Size int64  `json:"size,omitempty"`
+		Mime string `json:"mime,omitempty"`
+		Note string `json:"note,omitempty"`
+	}{f.Path, f.Name, f.Size, f.Mime, f.Note})
+	if err != nil {
+		return f.Path
+	}
+	return string(raw)
+}
+
+// Merge puts the members of two JSON objects into one, as bytes; where
+// both have a key the second wins.
+func Merge(a, b json.RawMessage) json.RawMessage {
+	var first, second map[string]json.RawMessage
+	if json.Unmarshal(a, &first) != nil || first == nil {
+		return b
+	}
+	if json.Unmarshal(b, &second) != nil {
+		return a
+	}
+	for k, v := range second {
+		first[k] = v
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(first) != nil {
+		return b
+	}
+	return out.Bytes()
+}

@@ -1,0 +1,253 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+	"github.com/bulkhead-dev/bulkhead/host/internal/policy"
+	"github.com/bulkhead-dev/bulkhead/host/internal/store"
+)
+
+const (
+	// Idle is how long an unused handle, and the session it names, lives.
+	Idle = 24 * time.Hour
+	// maxOpen bounds the sessions held in memory; the longest unused goes first.
+	maxOpen = 10_000
+)
+
+var idRule = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
+
+// Sessions owns all sessions and handles of a host.
+type Sessions struct {
+	db        *store.Store
+	policy    *policy.Policy
+	activated int
+
+	mu   sync.Mutex
+	open map[string]*Session
+	held map[string]held // by handle
+}
+
+type held struct {
+	plugin  string
+	agent   string
+	profile string
+	session *Session
+}
+
+// New makes the sessions of a host; activated is how many tools one session may
+// have activated.
+func New(db *store.Store, p *policy.Policy, activated int) *Sessions {
+	return &Sessions{db: db, policy: p, activated: activated, open: map[string]*Session{}, held: map[string]held{}}
+}
+
+// Open returns the agent's session id, making it when there is none; an empty id
+// makes a fresh one. A session of another agent is unknown.
+func (ss *Sessions) Open(ctx context.Context, agent *policy.Agent, id string) (*Session, error) {
+	if id == "" {
+		id = "s_" + rand.Text()[:16]
+	}
+	if !idRule.MatchString(id) {
+		return nil, fault.New(fault.UnknownSession, "a session id has 1 to 128 letters, digits and . _ : -")
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if s := ss.open[id]; s != nil {
+		if s.Agent != agent.Name {
+			return nil, unknown(id)
+		}
+		s.touch(time.Now())
+		return s, nil
+	}
+	row, found, err := ss.db.SessionGet(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if found && row.Agent != agent.Name {
+		return nil, unknown(id)
+	}
+	owned, err := ss.db.SessionPut(ctx, store.Session{ID: id, Agent: agent.Name, CreatedAt: row.CreatedAt})
+	if err != nil {
+		return nil, err
+	}
+	if !owned {
+		return nil, unknown(id)
+	}
+	s := ss.add(id, agent.Name, "session/"+id)
+	s.asked = found
+	return s, nil
+}
+
+// Lookup returns a session that is known, without making one.
+func (ss *Sessions) Lookup(ctx context.Context, agent *policy.Agent, id string) (*Session, error) {
+	ss.mu.Lock()
+	s := ss.open[id]
+	ss.mu.Unlock()
+	if s == nil {
+		row, found, err := ss.db.SessionGet(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if !found || row.Agent != agent.Name {
+			return nil, unknown(id)
+		}
+		return ss.Open(ctx, agent, id)
+	}
+	if s.Agent != agent.Name {
+		return nil, unknown(id)
+	}
+	return s, nil
+}
+
+func unknown(id string) error { return fault.New(fault.UnknownSession, "no session %q", id) }
+
+// add holds a session in memory, making room by dropping the longest unused.
+func (ss *Sessions) add(id, agent, namespace string) *Session {
+	if len(ss.open) >= maxOpen {
+		var oldest *Session
+		for _, s := range ss.open {
+			if oldest == nil || s.used.Before(oldest.used) {
+				oldest = s
+			}
+		}
+		delete(ss.open, oldest.ID)
+		for h, x := range ss.held {
+			if x.session == oldest {
+				delete(ss.held, h)
+			}
+		}
+	}
+	s := &Session{ID: id, Agent: agent, Namespace: namespace, used: time.Now(), limit: ss.activated, handles: map[string]string{}}
+	ss.open[id] = s
+	return s
+}
+
+// Handle is the durable handle by which plugin may act for (agent, session). It
+// is minted once and then found again.
+func (ss *Sessions) Handle(ctx context.Context, plugin string, agent *policy.Agent, s *Session) (string, error) {
+	key := handleKey(plugin, agent)
+	s.mu.Lock()
+	h := s.handles[key]
+	s.mu.Unlock()
+	if h != "" {
+		return h, nil
+	}
+	row, found, err := ss.db.HandleFind(ctx, plugin, agent.Name, s.ID, agent.Profile)
+	if err != nil {
+		return "", err
+	}
+	if !found {
+		row = store.Handle{Handle: "h_" + rand.Text(), Plugin: plugin, Agent: agent.Name, Session: s.ID,
+			Namespace: s.Namespace, Profile: agent.Profile, LastUsed: time.Now()}
+		if err := ss.db.HandlePut(ctx, row); err != nil {
+			return "", err
+		}
+	}
+	s.mu.Lock()
+	s.handles[key] = row.Handle
+	s.mu.Unlock()
+	ss.mu.Lock()
+	ss.held[row.Handle] = held{plugin, agent.Name, agent.Profile, s}
+	ss.mu.Unlock()
+	return row.Handle, nil
+}
+
+// ByHandle finds what a handle of plugin names: the agent, as narrow as the
+// handle's profile, and the session. The agent must still be in the config.
+func (ss *Sessions) ByHandle(ctx context.Context, plugin, handle string) (*policy.Agent, *Session, error) {
+	ss.mu.Lock()
+	x, ok := ss.held[handle]
+	ss.mu.Unlock()
+	if !ok {
+		row, found, err := ss.db.HandleGet(ctx, handle)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !found || row.Plugin != plugin || (!row.Derived && time.Since(row.LastUsed) > Idle) {
+			return nil, nil, badHandle(plugin)
+		}
+		if err := ss.db.HandleTouch(ctx, handle); err != nil {
+			return nil, nil, err
+		}
+		x = held{plugin: row.Plugin, agent: row.Agent, profile: row.Profile, session: ss.restore(row)}
+		ss.mu.Lock()
+		ss.held[handle] = x
+		ss.mu.Unlock()
+	}
+	if x.plugin != plugin {
+		return nil, nil, badHandle(plugin)
+	}
+	agent, err := ss.policy.Agent(x.agent)
+	if err != nil {
+		return nil, nil, err
+	}
+	x.session.touch(time.Now())
+	return agent.Narrow(x.profile), x.session, nil
+}
+
+func badHandle(plugin string) error {
+	return fault.New(fault.BadHandle, "the handle is not one of plugin %q, or has expired", plugin)
+}
+
+func (ss *Sessions) restore(row store.Handle) *Session {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	id := row.Session
+	if row.Derived {
+		id = row.Handle
+	}
+	if s := ss.open[id]; s != nil {
+		return s
+	}
+	return ss.add(id, row.Agent, row.Namespace)
+}
+
+// Derive mints a handle for a run of its own (subagent/{id}, wisp/{id},
+// patrol/{task}) below an existing handle, with a profile no wider than it. It
+// lives until Release.
+func (ss *Sessions) Derive(ctx context.Context, plugin, handle, namespace, profile string) (string, error) {
+	agent, _, err := ss.ByHandle(ctx, plugin, handle)
+	if err != nil {
+		return "", err
+	}
+	if !namespaceRule.MatchString(namespace) {
+		return "", fault.New(fault.BadHandle, "a run's namespace is subagent/ID, wisp/ID or patrol/TASK, not %q", namespace)
+	}
+	row := store.Handle{Handle: "r_" + rand.Text(), Plugin: plugin, Agent: agent.Name, Namespace: namespace,
+		Profile: narrower(agent.Profile, profile), Derived: true, LastUsed: time.Now()}
+	row.Session = row.Handle
+	if err := ss.db.HandlePut(ctx, row); err != nil {
+		return "", err
+	}
+	return row.Handle, nil
+}
+
+// Release ends a derived run.
+func (ss *Sessions) Release(ctx context.Context, plugin, handle string) error {
+	if _, _, err := ss.ByHandle(ctx, plugin, handle); err != nil {
+		return err
+	}
+	ss.mu.Lock()
+	delete(ss.held, handle)
+	delete(ss.open, handle)
+	ss.mu.Unlock()
+	_, err := ss.db.HandleDelete(ctx, handle)
+	return err
+}
+
+var namespaceRule = regexp.MustCompile(`^(subagent|wisp|patrol)/[A-Za-z0-9._-]{1,100}$`)
+
+// narrower keeps a derived run from gaining: only the main profile may choose.
+func narrower(have, want string) string {
+	if have == "main" || have == "" {
+		if want == "" {
+			return "subagent"
+		}
+		return want
+	}
+	return have
+}
