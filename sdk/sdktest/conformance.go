@@ -177,24 +177,26 @@ func namesAndSchemas(t *testing.T, s *Session) {
 		if tool.GetDescription() == "" {
 			t.Errorf("tool %q has no description", name)
 		}
-		if err := compiles(tool.GetInputSchema()); err != nil {
+		if err := compiles(tool.GetInputSchema(), true); err != nil {
 			t.Errorf("tool %q: input schema: %v", name, err)
 		}
 		if len(tool.GetOutputSchema()) > 0 {
-			if err := compiles(tool.GetOutputSchema()); err != nil {
+			agents := tool.GetVisibility() != pluginv1.Visibility_VISIBILITY_INTERNAL // MCP wants objects
+			if err := compiles(tool.GetOutputSchema(), agents); err != nil {
 				t.Errorf("tool %q: output schema: %v", name, err)
 			}
 		}
 	}
 }
 
-func compiles(raw []byte) error {
+// compiles checks a schema; object says that its root must describe one.
+func compiles(raw []byte, object bool) error {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
 		return err
 	}
 	root, ok := doc.(map[string]any)
-	if !ok || root["type"] != "object" {
+	if object && (!ok || root["type"] != "object") {
 		return errors.New(`the root is not of "type": "object"`)
 	}
 	c := jsonschema.NewCompiler()
