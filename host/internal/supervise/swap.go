@@ -1,0 +1,134 @@
+package supervise
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
+)
+
+// swap brings a new generation up beside the old one and replaces it. When the
+// new one can't be brought up the old one goes on.
+func (u *unit) swap(ctx context.Context, spec Plugin) error {
+	old := u.cur.Load()
+	if old == nil {
+		u.mu.Lock()
+		u.spec = spec
+		u.mu.Unlock()
+		u.exits, u.attempts = nil, 0
+		u.next.Stop()
+		return u.try(ctx)
+	}
+	g, err := u.bring(ctx, spec)
+	if err != nil {
+		return err
+	}
+	if g.desc.GetSwap() == pluginv1.Swap_SWAP_HANDOVER {
+		u.handover(ctx, old)
+		u.promote(g)
+	} else {
+		u.promote(g) // new calls go to the new one from here on
+		old.retire()
+		old.drain(ctx, "swap")
+	}
+	u.lingers.Go(func() { u.linger(old) })
+	if err := g.activate(ctx); err != nil {
+		u.retire(g)
+		u.noteTail(g.proc.Tail())
+		g.proc.Kill()
+		g.end()
+		u.unplanned(err)
+		return err
+	}
+	u.ready()
+	return nil
+}
+
+// handover takes the exclusive state from the old generation: calls wait, its
+// background work stops; what does not stop is killed.
+func (u *unit) handover(ctx context.Context, old *generation) {
+	u.mu.Lock()
+	u.holding = true
+	u.mu.Unlock()
+	u.retire(old)
+	u.set(Draining, "handover")
+	if !old.drain(ctx, "handover") {
+		u.log.Error("the old generation did not release its state and is killed", "generation", old.number)
+		old.proc.Kill()
+	}
+}
+
+// linger lets a replaced generation finish its calls, then ends it.
+func (u *unit) linger(old *generation) {
+	timer := time.NewTimer(u.s.opts.Linger)
+	defer timer.Stop()
+	select {
+	case <-old.idle:
+	case <-old.proc.Done():
+	case <-timer.C:
+	case <-u.life.Done():
+		u.mu.Lock()
+		ctx := u.closing
+		u.mu.Unlock()
+		select {
+		case <-old.idle:
+		case <-old.proc.Done():
+		case <-ctx.Done():
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	old.proc.Stop(ctx)
+	old.end()
+}
+
+// update takes a changed config: a swap where the launch changes, else the
+// running plugin decides.
+func (u *unit) update(ctx context.Context, spec Plugin) error {
+	g := u.cur.Load()
+	if g == nil || launchDiffers(g.spec, spec) {
+		return u.swap(ctx, spec)
+	}
+	config, _, err := configOf(spec, g.desc)
+	if err != nil {
+		return err
+	}
+	cctx, cancel := context.WithTimeout(ctx, u.s.opts.ConfigTimeout)
+	defer cancel()
+	valid, err := g.proc.Client().Validate(cctx, &pluginv1.ValidateRequest{ConfigJson: config})
+	if err != nil {
+		return g.failed("Validate", err)
+	}
+	if err := refusal(u.name, valid.GetDiagnostics()); err != nil {
+		return err
+	}
+	done, err := g.proc.Client().Configure(cctx, &pluginv1.ConfigureRequest{ConfigJson: config, Host: g.facts()})
+	if err != nil {
+		return g.failed("Configure", err)
+	}
+	if err := refusal(u.name, done.GetDiagnostics()); err != nil {
+		return err
+	}
+	switch done.GetOutcome() {
+	case pluginv1.ConfigureResponse_OUTCOME_CONFIGURED, pluginv1.ConfigureResponse_OUTCOME_RECONFIGURED:
+		u.mu.Lock()
+		u.spec = spec
+		g.spec, g.config = spec, config
+		u.mu.Unlock()
+		return nil
+	case pluginv1.ConfigureResponse_OUTCOME_RESTART_NEEDED:
+		return u.swap(ctx, spec)
+	}
+	return fault.New(fault.PluginProtocol, "plugin %q gave no outcome to Configure", u.name)
+}
+
+// launchDiffers tells whether a change acts on launch.
+func launchDiffers(a, b Plugin) bool {
+	return a.Binary != b.Binary || a.SHA256 != b.SHA256 || a.Configured != b.Configured ||
+		a.Limits != b.Limits || !maps.Equal(a.Env, b.Env) || !slices.Equal(a.Grants, b.Grants) ||
+		a.Sandbox.Profile != b.Sandbox.Profile || a.Sandbox.Network != b.Sandbox.Network ||
+		!slices.Equal(a.Sandbox.Read, b.Sandbox.Read) || !slices.Equal(a.Sandbox.Write, b.Sandbox.Write) || !slices.Equal(a.Sandbox.Exec, b.Sandbox.Exec)
+}
