@@ -285,9 +285,20 @@ func (c *call) outlast() {
 	defer c.free()
 	ctx, cancel := context.WithTimeout(c.g.ctx, c.u.s.opts.AbandonAfter)
 	defer cancel()
-	_, err := c.g.proc.Client().Cancel(ctx, &pluginv1.CancelRequest{CallId: c.req.GetCallId()})
-	if status.Code(err) != codes.DeadlineExceeded {
-		return // returned; or an SDK that can't tell
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
+		answer, err := c.g.proc.Client().Cancel(ctx, &pluginv1.CancelRequest{CallId: c.req.GetCallId(), Reason: "caller"})
+		if ctx.Err() == nil && (err != nil || !answer.GetFound()) {
+			return // returned; or the process is gone; or an SDK that can't tell
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+			continue
+		}
+		break
+	}
+	if c.g.ctx.Err() != nil {
+		return // the generation ended, and the handler with it
 	}
 	n := c.g.abandoned.Add(1)
 	c.u.log.Warn("a handler has not returned after cancel", "tool", c.req.GetName(), "abandoned", n)

@@ -56,9 +56,9 @@ type PluginServiceClient interface {
 	Activate(ctx context.Context, in *ActivateRequest, opts ...grpc.CallOption) (*ActivateResponse, error)
 	// Invoke runs one call: events, then exactly one result.
 	Invoke(ctx context.Context, in *InvokeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InvokeEvent], error)
-	// Cancel ends one running call: its handler's context is cancelled, and the
-	// answer comes when the handler has returned (or the request's own deadline has
-	// passed), so that the host knows when a slot is really free.
+	// Cancel cancels the context of one running call and says whether it was still
+	// running. Asked again, it tells the host when the handler has returned and
+	// its slot is really free.
 	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelResponse, error)
 	// Health tells how the plugin itself sees its state.
 	Health(ctx context.Context, in *HealthRequest, opts ...grpc.CallOption) (*HealthResponse, error)
@@ -212,9 +212,9 @@ type PluginServiceServer interface {
 	Activate(context.Context, *ActivateRequest) (*ActivateResponse, error)
 	// Invoke runs one call: events, then exactly one result.
 	Invoke(*InvokeRequest, grpc.ServerStreamingServer[InvokeEvent]) error
-	// Cancel ends one running call: its handler's context is cancelled, and the
-	// answer comes when the handler has returned (or the request's own deadline has
-	// passed), so that the host knows when a slot is really free.
+	// Cancel cancels the context of one running call and says whether it was still
+	// running. Asked again, it tells the host when the handler has returned and
+	// its slot is really free.
 	Cancel(context.Context, *CancelRequest) (*CancelResponse, error)
 	// Health tells how the plugin itself sees its state.
 	Health(context.Context, *HealthRequest) (*HealthResponse, error)
