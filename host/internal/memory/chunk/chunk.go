@@ -39,6 +39,30 @@ func Split(text string, max int) []Chunk {
 	if len(out) == 0 {
 		return []Chunk{{}}
 	}
+	if len(out) > manySections {
+		out = pack(out, max)
+	}
+	return out
+}
+
+// manySections is from how many chunks on small neighbours share one: fetching
+// hundreds of crumbs is no way to read.
+const manySections = 200
+
+func pack(in []Chunk, max int) []Chunk {
+	var out []Chunk
+	length := 0
+	for _, c := range in {
+		n := utf8.RuneCountInString(c.Text)
+		if len(out) > 0 && length+1+n <= max {
+			last := &out[len(out)-1]
+			last.Text += "\n" + c.Text
+			length += 1 + n
+			continue
+		}
+		out = append(out, c)
+		length = n
+	}
 	return out
 }
 
