@@ -1,0 +1,185 @@
+package web
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/bulkhead-dev/bulkhead/sdk"
+)
+
+// browser is web_browse with the settings in force.
+type browser struct {
+	conf  *sdk.Config[settings]
+	fetch atomic.Pointer[fetcher]
+}
+
+func newBrowser() *browser {
+	b := &browser{conf: sdk.NewConfig(defaults())}
+	b.conf.Validate = validate
+	b.conf.Configure = func(_ context.Context, s *settings) error { return b.apply(s) }
+	b.conf.Reconfigure = func(_ context.Context, _, s *settings) (bool, error) { return true, b.apply(s) }
+	return b
+}
+
+func (b *browser) apply(s *settings) error {
+	f, err := newFetcher(s)
+	if err != nil {
+		return err
+	}
+	if old := b.fetch.Swap(f); old != nil {
+		old.client.CloseIdleConnections()
+	}
+	return nil
+}
+
+type browseArgs struct {
+	URL    string `json:"url" doc:"Address of the page, http:// or https://."`
+	Render bool   `json:"render,omitempty" doc:"Render the page in a headless browser first, for pages that scripts build."`
+}
+
+func (b *browser) tool() *sdk.Tool {
+	return sdk.NewTool("web_browse",
+		"Opens a web page and gives its text as clean Markdown, with its title and where it came from. "+
+			"JSON and plain text come as they are. A long page is stored in parts whose keys the result lists.",
+		b.browse,
+		sdk.WithTitle("Browse the web"),
+		sdk.WithTier(sdk.Elevated), sdk.WithGroup("research"), sdk.WithSource("web"),
+		sdk.WithTimeout(90*time.Second), sdk.ReadOnly(), sdk.OpenWorld(),
+	)
+}
+
+// maxText keeps a result below the size of a message, in bytes.
+const maxText = 3 << 20
+
+func (b *browser) browse(ctx context.Context, _ *sdk.Call, in browseArgs) (sdk.Result, error) {
+	u, err := parseURL(in.URL)
+	if err != nil {
+		return sdk.Result{}, err
+	}
+	s := b.conf.Get()
+	p, err := b.fetch.Load().get(ctx, u)
+	if err != nil {
+		return sdk.Result{}, err
+	}
+	doc, err := read(p)
+	if err != nil {
+		return sdk.Result{}, err
+	}
+	if p.status >= http.StatusBadRequest {
+		return sdk.Result{}, statusError(p, doc)
+	}
+	var notes []string
+	if doc.status != "" {
+		notes = append(notes, shellNote(doc.status))
+	}
+	if in.Render {
+		notes = append(notes, "[web_browse status: unavailable] Headless rendering is not available in this deployment; the page was fetched over HTTP, without running its scripts.")
+	}
+	if p.cut {
+		notes = append(notes, fmt.Sprintf("[web_browse status: cut] The page is larger than %s (max_page_size); what follows is its beginning only.", s.MaxPageSize))
+	}
+	return sdk.TextResult(compose(p.url, notes, doc)).WithChunk(sdk.ChunkHint{
+		KeyBase:   keyBase(u),
+		Threshold: s.ChunkingThreshold,
+		ChunkMax:  s.ChunkMaxLength,
+		TTL:       s.ChunkTTL.Std(),
+		Category:  "web",
+	}), nil
+}
+
+// read turns a body into text by its kind.
+func read(p *fetched) (document, error) {
+	if len(p.body) == 0 {
+		return document{status: emptyPage}, nil
+	}
+	k, media := classify(p.contentType, p.body)
+	switch k {
+	case markup:
+		return convertHTML(toUTF8(p.contentType, p.body, true), p.url), nil
+	case plain:
+		return document{markdown: toUTF8(p.contentType, p.body, false)}, nil
+	}
+	if p.status >= http.StatusBadRequest {
+		return document{}, nil // the status is the news, not the body
+	}
+	return document{}, sdk.Errorf(sdk.ExecutionFailed, "Failed to fetch page: %s is %s (%d bytes), which is no text; web_browse reads HTML, JSON and other text", p.url, media, len(p.body))
+}
+
+// statusError tells of a page the server refused, with the first of what it said.
+func statusError(p *fetched, doc document) error {
+	said := oneLine(strings.TrimSpace(doc.title + " " + doc.markdown))
+	if said != "" {
+		said = "; it says: " + said
+	}
+	err := sdk.Errorf(sdk.ExecutionFailed, "Failed to fetch page: %s answered %d %s%s", p.url, p.status, http.StatusText(p.status), said)
+	if p.status == http.StatusTooManyRequests || p.status >= 500 {
+		return err.After(0)
+	}
+	return err
+}
+
+func shellNote(status string) string {
+	what := map[string]string{
+		consentWall: "The site answered with a cookie-consent wall; the page body was NOT read.",
+		needsJS:     "The page is built by scripts, which were not run; the page body was NOT read.",
+		emptyPage:   "The page has no text; nothing was read.",
+	}[status]
+	return "[web_browse status: " + status + "] " + what +
+		" Headless rendering is not available in this deployment. Do not present facts about this page as confirmed."
+}
+
+// compose writes a result: where it came from, what to know about it, the title,
+// the text.
+func compose(at *url.URL, notes []string, doc document) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "Source: %s (via http)\n", at.Redacted())
+	for _, n := range notes {
+		out.WriteString(n + "\n")
+	}
+	if doc.title != "" {
+		out.WriteString("\n# " + doc.title + "\n")
+	}
+	if doc.markdown != "" {
+		out.WriteString("\n" + shorten(doc.markdown) + "\n")
+	}
+	return out.String()
+}
+
+// shorten cuts a text that no message can carry and says by how much.
+func shorten(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	end := maxText
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return fmt.Sprintf("%s\n\n[Content truncated — %d chars omitted]", text[:end], utf8.RuneCountInString(text[end:]))
+}
+
+// keyBase names the parts of a page in working memory. The eight hex digits keep
+// a second visit, and an address alike in its first characters, from overwriting
+// the first.
+func keyBase(u *url.URL) string {
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '-':
+			return r
+		}
+		return '_'
+	}, u.String())
+	if len(name) > 80 {
+		name = name[:80]
+	}
+	var tag [4]byte
+	_, _ = rand.Read(tag[:]) // never fails
+	return "web-" + strings.TrimLeft(name, "_") + "-" + hex.EncodeToString(tag[:])
+}

@@ -1,0 +1,94 @@
+package web
+
+import (
+	"bytes"
+	"mime"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gogs/chardet"
+	"golang.org/x/net/html/charset"
+	"golang.org/x/text/encoding"
+)
+
+// kind is what a body is to this plugin.
+type kind int
+
+const (
+	binary kind = iota
+	plain       // kept as it is
+	markup      // HTML, to be converted
+)
+
+// classify tells the kind of a body by its declared type, and by its first bytes
+// where the server said nothing or something the bytes contradict.
+func classify(contentType string, body []byte) (kind, string) {
+	media, _, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		media = strings.ToLower(strings.TrimSpace(strings.SplitN(contentType, ";", 2)[0]))
+	}
+	sniffed, _, _ := mime.ParseMediaType(http.DetectContentType(body)) // constant strings: always parse
+	if media == "" || media == "application/octet-stream" {
+		media = sniffed
+	}
+	k := binary
+	switch {
+	case media == "text/html", media == "application/xhtml+xml":
+		k = markup
+	case strings.HasPrefix(media, "text/"), strings.HasSuffix(media, "+json"), strings.HasSuffix(media, "+xml"),
+		strings.HasSuffix(media, "+yaml"), textual[media]:
+		k = plain
+	}
+	if k != binary && isBinary(sniffed) && !utf16(contentType, body) {
+		return binary, sniffed
+	}
+	return k, media
+}
+
+var textual = map[string]bool{
+	"application/json": true, "application/x-ndjson": true, "application/jsonl": true, "application/xml": true,
+	"application/javascript": true, "application/x-javascript": true, "application/ecmascript": true,
+	"application/yaml": true, "application/x-yaml": true, "application/toml": true, "application/sql": true,
+	"application/x-sh": true, "application/x-www-form-urlencoded": true, "application/rtf": false,
+}
+
+func isBinary(sniffed string) bool { return !strings.HasPrefix(sniffed, "text/") }
+
+// utf16 tells UTF-16 text, which is full of zero bytes, from a binary file.
+func utf16(contentType string, body []byte) bool {
+	return strings.Contains(strings.ToLower(contentType), "utf-16") ||
+		bytes.HasPrefix(body, []byte{0xFE, 0xFF}) || bytes.HasPrefix(body, []byte{0xFF, 0xFE})
+}
+
+// toUTF8 decodes a text by what is declared, in the header or in the page, and by
+// the look of its bytes when nothing is.
+func toUTF8(contentType string, body []byte, isHTML bool) string {
+	if !isHTML && !strings.Contains(strings.ToLower(contentType), "charset=") && utf8.Valid(body) {
+		return clean(body)
+	}
+	enc, name, certain := charset.DetermineEncoding(body, contentType)
+	if !certain {
+		if utf8.Valid(body) {
+			return clean(body)
+		}
+		if guess, err := chardet.NewHtmlDetector().DetectBest(body); err == nil && guess.Confidence >= 30 {
+			if e, n := charset.Lookup(guess.Charset); e != nil {
+				enc, name = e, n
+			}
+		}
+	}
+	if name == "utf-8" || enc == encoding.Nop {
+		return clean(body)
+	}
+	out, err := enc.NewDecoder().Bytes(body)
+	if err != nil {
+		return clean(body)
+	}
+	return clean(out)
+}
+
+func clean(b []byte) string {
+	b = bytes.TrimPrefix(b, []byte("\xEF\xBB\xBF"))
+	return strings.ReplaceAll(strings.ToValidUTF8(string(b), "\uFFFD"), "\x00", "")
+}

@@ -1,0 +1,9 @@
+// Package web is the plugin that opens web pages. web_browse fetches an address,
+// checks every address it really dials against a guard, decodes what came by its
+// type and charset, takes the noise out of HTML and gives clean Markdown, with a
+// first line that says where it came from and how.
+//
+// A fetch goes through fetch.go (requests, redirects, limits), guard.go (which
+// addresses may be dialled), decode.go (types and charsets), page.go (HTML to
+// Markdown) and browse.go (the tool and the shape of its result).
+package web

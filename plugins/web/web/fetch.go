@@ -1,0 +1,178 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-dev/bulkhead/sdk"
+	"golang.org/x/net/http/httpproxy"
+)
+
+// maxRedirects is how many hops one page may take.
+const maxRedirects = 10
+
+// fetcher gets pages under the limits of one set of settings.
+type fetcher struct {
+	guard     *guard
+	client    *http.Client
+	timeout   time.Duration
+	max       int64
+	userAgent string
+}
+
+// page is what a fetch gave.
+type fetched struct {
+	url         *url.URL // after redirects
+	status      int
+	contentType string
+	body        []byte
+	cut         bool // the body was longer than the limit
+}
+
+func newFetcher(s *settings) (*fetcher, error) {
+	g, err := newGuard(s.AllowHosts)
+	if err != nil {
+		return nil, err
+	}
+	f := &fetcher{guard: g, timeout: s.FetchTimeout.Std(), max: s.MaxPageSize.Bytes(), userAgent: s.UserAgent}
+	transport := &http.Transport{
+		DialContext:            g.dial,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           16,
+		MaxIdleConnsPerHost:    2,
+		IdleConnTimeout:        30 * time.Second,
+		TLSHandshakeTimeout:    10 * time.Second,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+	if proxy := proxyFor(s.Proxy); proxy != nil {
+		transport.Proxy = func(req *http.Request) (*url.URL, error) {
+			to, err := proxy(req.URL)
+			if to == nil || err != nil {
+				return to, err
+			}
+			return to, g.checkTarget(req.Context(), req.URL.Hostname(), portOf(req.URL))
+		}
+		// The proxy itself usually stands in the private network.
+		for _, scheme := range []string{"http", "https"} {
+			if to, err := proxy(&url.URL{Scheme: scheme, Host: "example.com"}); err == nil && to != nil {
+				g.proxy = net.JoinHostPort(to.Hostname(), portOf(to))
+			}
+		}
+	}
+	f.client = &http.Client{Transport: transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
+		if len(via) > maxRedirects {
+			return sdk.Errorf(sdk.ExecutionFailed, "the page redirects more than %d times", maxRedirects)
+		}
+		return checkURL(req.URL)
+	}}
+	return f, nil
+}
+
+func proxyFor(setting string) func(*url.URL) (*url.URL, error) {
+	switch setting {
+	case noProxy:
+		return nil
+	case "":
+		env := httpproxy.FromEnvironment()
+		if env.HTTPProxy == "" && env.HTTPSProxy == "" {
+			return nil
+		}
+		return env.ProxyFunc()
+	}
+	return (&httpproxy.Config{HTTPProxy: setting, HTTPSProxy: setting}).ProxyFunc()
+}
+
+func portOf(u *url.URL) string {
+	if p := u.Port(); p != "" {
+		return p
+	}
+	if u.Scheme == "https" {
+		return "443"
+	}
+	return "80"
+}
+
+// parseURL reads what the caller sent as an address.
+func parseURL(text string) (*url.URL, error) {
+	text = strings.TrimSpace(text)
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, sdk.Errorf(sdk.InvalidArguments, "%q is not a web address", text)
+	}
+	return u, checkURL(u)
+}
+
+// checkURL refuses what no page is fetched from; redirects pass it, too.
+func checkURL(u *url.URL) error {
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return sdk.Errorf(sdk.InvalidArguments, "only http:// and https:// addresses are opened, not %q", u.Scheme+":")
+	case u.User != nil:
+		return sdk.Errorf(sdk.InvalidArguments, "an address with a user name or password in it is not opened")
+	case u.Hostname() == "":
+		return sdk.Errorf(sdk.InvalidArguments, "the address names no host")
+	}
+	return nil
+}
+
+// get fetches one page. A page with an error status is returned like any other.
+func (f *fetcher) get(ctx context.Context, u *url.URL) (*fetched, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, sdk.Errorf(sdk.InvalidArguments, "%q is not a web address: %w", u, err)
+	}
+	req.Header.Set("User-Agent", f.userAgent)
+	req.Header.Set("Accept", "text/html,application/xhtml+xml,application/json;q=0.9,text/*;q=0.9,*/*;q=0.5")
+	req.Header.Set("Accept-Language", "en,*;q=0.5")
+	resp, err := f.client.Do(req)
+	if err != nil {
+		return nil, f.explain(ctx, u, err)
+	}
+	defer resp.Body.Close()
+	p := &fetched{url: resp.Request.URL, status: resp.StatusCode, contentType: resp.Header.Get("Content-Type")}
+	if enc := resp.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
+		return nil, sdk.Errorf(sdk.ExecutionFailed, "Failed to fetch page: the server sends it in the encoding %q, which was not asked for", enc)
+	}
+	p.body, err = io.ReadAll(io.LimitReader(resp.Body, f.max+1))
+	if int64(len(p.body)) > f.max {
+		p.body, p.cut = p.body[:f.max], true
+	} else if err != nil {
+		return nil, f.explain(ctx, u, err)
+	}
+	return p, nil
+}
+
+// explain words a failed fetch for a model, with a code that fits.
+func (f *fetcher) explain(ctx context.Context, u *url.URL, err error) error {
+	var ref *refused
+	var own *sdk.Error
+	var dns *net.DNSError
+	var netErr net.Error
+	const prefix = "Failed to fetch page: "
+	switch {
+	case errors.As(err, &ref):
+		return sdk.Errorf(sdk.Denied, prefix+"%w", ref)
+	case errors.As(err, &own):
+		return &sdk.Error{Code: own.Code, Message: prefix + own.Message}
+	case errors.Is(ctx.Err(), context.Canceled):
+		return context.Canceled
+	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
+		return sdk.Errorf(sdk.Timeout, prefix+"%s did not answer completely within %s (fetch_timeout)", u.Host, f.timeout).After(0)
+	case errors.As(err, &dns):
+		return sdk.Errorf(sdk.ExecutionFailed, prefix+"the host name %q is not known", dns.Name)
+	}
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	return sdk.Errorf(sdk.ExecutionFailed, prefix+"%w", fmt.Errorf("%s: %w", u.Host, err)).After(0)
+}

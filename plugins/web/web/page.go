@@ -1,0 +1,235 @@
+package web
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	readability "codeberg.org/readeck/go-readability/v2"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/converter"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/base"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/commonmark"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/strikethrough"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+)
+
+// document is a page as Markdown.
+type document struct {
+	title    string
+	markdown string
+	status   string // of a page that is only a shell; empty for a real one
+}
+
+// Statuses of pages whose body was not read.
+const (
+	consentWall = "blocked_by_consent_wall"
+	needsJS     = "js_required"
+	emptyPage   = "empty"
+)
+
+const (
+	// shellText is the text, in characters, below which a page may be a shell.
+	shellText = 200
+	// articleMin and articleShare are what an extracted article must have, in
+	// characters and as a share of the page's text outside links; with less the
+	// extraction has missed the point of the page, and all of it is converted.
+	articleMin   = 250
+	articleShare = 0.2
+	// maxNodes is the largest tree, in elements, that the extraction is tried on:
+	// its time grows faster than the page.
+	maxNodes = 60_000
+)
+
+// convertHTML takes the noise out of a page and writes it as Markdown, with links
+// made absolute against base.
+func convertHTML(source string, at *url.URL) document {
+	root, err := html.Parse(strings.NewReader(source))
+	if err != nil {
+		// Nested too deeply for the parser: the bare text is better than nothing.
+		return document{markdown: bareText(source)}
+	}
+	doc := document{title: titleOf(root)}
+	at = baseOf(root, at)
+	all, scripts := len(textOf(root, true)), countScripts(root)
+	walled := stripConsent(root)
+	article := extract(root, at)
+	stripNoise(root)
+	if body := find(root, func(n *html.Node) bool { return n.DataAtom == atom.Body }); body != nil {
+		root = body
+	}
+	full := textOf(root, false)
+	if n := utf8.RuneCountInString(textOf(root, true)); n < shellText {
+		doc.status = shellStatus(n, all, scripts, walled)
+	}
+	if article != nil {
+		if text := textOf(article, true); len(text) >= articleMin && float64(len(text)) >= articleShare*float64(len(full)) {
+			doc.markdown = toMarkdown(article, at)
+			doc.status = ""
+		}
+	}
+	if doc.markdown == "" {
+		doc.markdown = toMarkdown(root, at)
+	}
+	doc.markdown = dropTitle(doc.markdown, doc.title)
+	return doc
+}
+
+// shellStatus judges a page with hardly any text of its own.
+func shellStatus(own, all, scripts int, walled bool) string {
+	switch {
+	case walled && all > own:
+		return consentWall
+	case scripts > 0:
+		return needsJS
+	case own == 0:
+		return emptyPage
+	}
+	return "" // a short page is a page
+}
+
+func countScripts(root *html.Node) int {
+	n := 0
+	for d := range root.Descendants() {
+		if d.DataAtom == atom.Script {
+			switch strings.ToLower(attr(d, "type")) {
+			case "", "module", "text/javascript", "application/javascript":
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// extract finds the article of a page, if it has one.
+func extract(root *html.Node, at *url.URL) *html.Node {
+	p := readability.NewParser()
+	p.MaxElemsToParse = maxNodes
+	a, err := p.ParseDocument(root, at) // works on a copy
+	if err != nil || a.Node == nil {
+		return nil
+	}
+	return a.Node
+}
+
+var markdown = converter.NewConverter(converter.WithPlugins(
+	base.NewBasePlugin(),
+	commonmark.NewCommonmarkPlugin(),
+	table.NewTablePlugin(table.WithSkipEmptyRows(true), table.WithCellPaddingBehavior(table.CellPaddingBehaviorMinimal)),
+	strikethrough.NewStrikethroughPlugin(),
+))
+
+var blankLines = regexp.MustCompile(`\n{3,}`)
+
+func toMarkdown(n *html.Node, at *url.URL) string {
+	absolute(n, at)
+	raw, err := markdown.ConvertNode(n)
+	if err != nil {
+		return textOf(n, true)
+	}
+	return strings.TrimSpace(blankLines.ReplaceAllString(string(raw), "\n\n"))
+}
+
+// absolute makes the addresses of links and pictures whole and takes out those
+// that lead nowhere outside a browser.
+func absolute(root *html.Node, at *url.URL) {
+	for n := range root.Descendants() {
+		if n.Type != html.ElementNode || (n.DataAtom != atom.A && n.DataAtom != atom.Img) {
+			continue
+		}
+		for i := range n.Attr {
+			a := &n.Attr[i]
+			if a.Key != "href" && a.Key != "src" {
+				continue
+			}
+			ref, err := at.Parse(strings.TrimSpace(a.Val))
+			if err != nil || ref.Scheme == "javascript" || ref.Scheme == "data" || ref.Scheme == "blob" {
+				a.Val = ""
+				continue
+			}
+			a.Val = ref.String()
+		}
+		if n.DataAtom == atom.A && attr(n, "href") == "" {
+			n.Data, n.DataAtom, n.Attr = "span", atom.Span, nil
+		}
+	}
+}
+
+// baseOf honours <base href>.
+func baseOf(root *html.Node, at *url.URL) *url.URL {
+	if b := find(root, func(n *html.Node) bool { return n.DataAtom == atom.Base && attr(n, "href") != "" }); b != nil {
+		if u, err := at.Parse(attr(b, "href")); err == nil && (u.Scheme == "http" || u.Scheme == "https") {
+			return u
+		}
+	}
+	return at
+}
+
+// titleOf takes the page's own name: og:title, else <title>, else the first h1.
+func titleOf(root *html.Node) string {
+	if m := find(root, func(n *html.Node) bool {
+		return n.DataAtom == atom.Meta && (attr(n, "property") == "og:title" || attr(n, "name") == "og:title")
+	}); m != nil && strings.TrimSpace(attr(m, "content")) != "" {
+		return oneLine(attr(m, "content"))
+	}
+	for _, a := range []atom.Atom{atom.Title, atom.H1} {
+		if n := find(root, func(n *html.Node) bool { return n.DataAtom == a && n.Namespace == "" }); n != nil {
+			if t := oneLine(textOf(n, true)); t != "" {
+				return t
+			}
+		}
+	}
+	return ""
+}
+
+func oneLine(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > 300 {
+		s = string(r[:300]) + "…"
+	}
+	return s
+}
+
+// dropTitle removes a first heading that only repeats the title.
+func dropTitle(md, title string) string {
+	line, rest, _ := strings.Cut(md, "\n")
+	if title != "" && strings.HasPrefix(line, "#") && strings.EqualFold(strings.TrimSpace(strings.TrimLeft(line, "#")), title) {
+		return strings.TrimSpace(rest)
+	}
+	return md
+}
+
+// bareText reads the text between tags without building a tree.
+func bareText(source string) string {
+	z := html.NewTokenizer(strings.NewReader(source))
+	var words []string
+	skip := 0
+	for {
+		switch z.Next() {
+		case html.ErrorToken:
+			return strings.Join(words, " ")
+		case html.StartTagToken:
+			if name, _ := z.TagName(); isSilent(name) {
+				skip++
+			}
+		case html.EndTagToken:
+			if name, _ := z.TagName(); isSilent(name) && skip > 0 {
+				skip--
+			}
+		case html.TextToken:
+			if skip == 0 {
+				words = append(words, strings.Fields(string(z.Text()))...)
+			}
+		}
+	}
+}
+
+func isSilent(name []byte) bool {
+	switch string(name) {
+	case "script", "style", "noscript", "template", "title":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,26 @@
+package web
+
+import (
+	_ "embed"
+
+	"github.com/bulkhead-dev/bulkhead/sdk"
+)
+
+// Version of the plugin.
+const Version = "0.1.0"
+
+//go:embed guide.md
+var guide string
+
+// Plugin builds the plugin.
+func Plugin() *sdk.Plugin {
+	b := newBrowser()
+	return &sdk.Plugin{
+		Name: "web", Version: Version,
+		Settings: b.conf,
+		Tools:    []*sdk.Tool{b.tool()},
+		Guides:   []sdk.Guide{{Name: "web", Summary: "Opening web pages and reading them to the end.", Markdown: guide}},
+		Grants:   []string{"tool:browser_render"},
+		Sandbox:  sdk.Sandbox{Profile: "strict", Network: "all"},
+	}
+}

@@ -1,0 +1,81 @@
+package web
+
+import (
+	"context"
+	"net/url"
+	"time"
+
+	"github.com/bulkhead-dev/bulkhead/sdk"
+)
+
+// settings of the plugin, as in its config block.
+type settings struct {
+	AllowHosts        []string     `hcl:"allow_hosts,optional" doc:"Hosts, host:port pairs or CIDR blocks that may be opened although they are private."`
+	MaxSearchResults  int          `hcl:"max_search_results,optional" doc:"Results of a search when the call names no count."`
+	ChunkingThreshold int64        `hcl:"chunking_threshold,optional" doc:"Characters above which a page is stored in parts."`
+	ChunkMaxLength    int64        `hcl:"chunk_max_length,optional" doc:"Largest part, in characters."`
+	ChunkTTL          sdk.Duration `hcl:"chunk_ttl,optional" doc:"How long the parts are kept."`
+	FetchTimeout      sdk.Duration `hcl:"fetch_timeout,optional" doc:"Time for one page, redirects and body included."`
+	RenderTimeout     sdk.Duration `hcl:"render_timeout,optional" doc:"Time for rendering one page in a browser."`
+	MaxPageSize       sdk.Size     `hcl:"max_page_size,optional" doc:"Bytes read of one page; what is beyond is left out, and the result says so."`
+	UserAgent         string       `hcl:"user_agent,optional" doc:"What the plugin calls itself."`
+	Proxy             string       `hcl:"proxy,optional" bulkhead:"sensitive" doc:"Address of an HTTP proxy, or none. Without it HTTPS_PROXY, HTTP_PROXY and NO_PROXY of the plugin's env are used; the host gives it only what its block names."`
+	Search            []search     `hcl:"search,block" doc:"A search provider, by name."`
+}
+
+type search struct {
+	Provider string `hcl:"provider,label"`
+	APIKey   string `hcl:"api_key" bulkhead:"sensitive" doc:"Key of the provider."`
+}
+
+func defaults() settings {
+	return settings{
+		MaxSearchResults:  5,
+		ChunkingThreshold: 8000,
+		ChunkMaxLength:    4000,
+		ChunkTTL:          sdk.Duration(30 * time.Minute),
+		FetchTimeout:      sdk.Duration(30 * time.Second),
+		RenderTimeout:     sdk.Duration(30 * time.Second),
+		MaxPageSize:       5 << 20,
+		UserAgent:         "Mozilla/5.0 (compatible; Bulkhead/" + Version + ")",
+	}
+}
+
+func validate(_ context.Context, s *settings) sdk.Diagnostics {
+	var d sdk.Diagnostics
+	for i, entry := range s.AllowHosts {
+		if _, err := parseAllowed(entry); err != nil {
+			d.Errorf(sdk.Attr("allow_hosts").Index(i), "%v", err)
+		}
+	}
+	if s.MaxSearchResults < 1 || s.MaxSearchResults > 20 {
+		d.Errorf(sdk.Attr("max_search_results"), "a number from 1 to 20 is wanted here, not %d", s.MaxSearchResults)
+	}
+	for name, n := range map[string]int64{"chunking_threshold": s.ChunkingThreshold, "chunk_max_length": s.ChunkMaxLength} {
+		if n < 100 {
+			d.Errorf(sdk.Attr(name), "at least 100 characters are wanted here, not %d", n)
+		}
+	}
+	for name, v := range map[string]sdk.Duration{"chunk_ttl": s.ChunkTTL, "fetch_timeout": s.FetchTimeout, "render_timeout": s.RenderTimeout} {
+		if v <= 0 {
+			d.Errorf(sdk.Attr(name), "a time above zero is wanted here")
+		}
+	}
+	if s.MaxPageSize < 1<<10 || s.MaxPageSize > 64<<20 {
+		d.Errorf(sdk.Attr("max_page_size"), "a size from 1KiB to 64MiB is wanted here, not %s", s.MaxPageSize)
+	}
+	if s.Proxy != "" && s.Proxy != noProxy {
+		if u, err := url.Parse(s.Proxy); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+			d.Errorf(sdk.Attr("proxy"), `"http://host:port", "https://host:port" or "none" is wanted here`)
+		}
+	}
+	for i, s := range s.Search {
+		if s.Provider != "brave" {
+			d.Warnf(sdk.Block("search", i), "search provider %q is not known; brave is", s.Provider)
+		}
+	}
+	return d
+}
+
+// noProxy as the proxy setting means a direct connection whatever the environment says.
+const noProxy = "none"
