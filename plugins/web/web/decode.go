@@ -68,7 +68,9 @@ func toUTF8(contentType string, body []byte, isHTML bool) string {
 		return clean(body)
 	}
 	enc, name, certain := charset.DetermineEncoding(body, contentType)
-	if !certain {
+	// What a page declares comes back as uncertain, too; only the standard's last
+	// resort, windows-1252, is worth a second look at the bytes.
+	if !certain && name == "windows-1252" {
 		if utf8.Valid(body) {
 			return clean(body)
 		}

@@ -1,0 +1,27 @@
+package web
+
+import (
+	"net/url"
+	"testing"
+	"unicode/utf8"
+)
+
+func FuzzConvert(f *testing.F) {
+	for _, seed := range []string{
+		article, "", "<", "<table><tr><td><table>", "<a href=\"javascript:x\">y</a>", "<base href=\"://\"><img src=\"%zz\">",
+		"<svg><title>t</title></svg>", "\xff\xfe<p>", "<p>a<!--", "<ul><li><ol><li><pre>```</pre>", "<h1></h1><h1>x</h1>",
+	} {
+		f.Add([]byte(seed), "text/html")
+	}
+	f.Add([]byte("{\"a\":1}"), "application/json; charset=utf-16")
+	at := &url.URL{Scheme: "https", Host: "example.com", Path: "/a/b"}
+	f.Fuzz(func(t *testing.T, body []byte, contentType string) {
+		doc, err := read(&fetched{url: at, status: 200, contentType: contentType, body: body})
+		if err != nil {
+			return
+		}
+		if text := compose(at, nil, doc); !utf8.ValidString(text) {
+			t.Errorf("not UTF-8: %q", text)
+		}
+	})
+}
