@@ -126,7 +126,7 @@ func (e *evaluator) check(c *Config) {
 		}
 	}
 	e.checkPolicy(&c.Policy)
-	e.checkAddress(c.HTTP, len(tokens) > 0)
+	e.checkAddress(c.HTTP, slices.ContainsFunc(c.Agents, func(a *Agent) bool { return a.has("token") }))
 }
 
 func (e *evaluator) badName(s Source, kind, name string) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"unicode"
@@ -27,6 +28,7 @@ type evaluator struct {
 	paths      []TaggedPath
 	masked     []hcl.Range // expressions whose literals are not to be shown
 	types      map[string]typeSpec
+	checking   bool // the walk is over: a place that has a fault needs no second one
 }
 
 type typeSpec struct {
@@ -45,6 +47,9 @@ type node struct {
 }
 
 func (e *evaluator) add(ref fault.Ref, at hcl.Range, summary, detail string) {
+	if e.checking && slices.ContainsFunc(e.diags, func(d *hcl.Diagnostic) bool { return d.Subject != nil && at.Overlaps(*d.Subject) }) {
+		return
+	}
 	e.diags = append(e.diags, problem(ref, at, summary, detail))
 }
 
@@ -173,11 +178,14 @@ func (e *evaluator) attribute(schema *pluginv1.ConfigAttribute, a *hclsyntax.Att
 	}
 	value, err := convert.Convert(value, spec.ty)
 	if err != nil {
-		detail := describe(err)
+		detail, at := describe(err), a.Expr.Range()
+		if pe, ok := err.(cty.PathError); ok {
+			at = elementRange(a.Expr, pe.Path)
+		}
 		if schema.Sensitive {
 			detail = typeexpr.TypeString(spec.ty) + " is required"
 		}
-		e.add(fault.ConfigValue, a.Expr.Range(), fmt.Sprintf("wrong type for %q", schema.Name), detail+docSuffix(schema.Doc))
+		e.add(fault.ConfigValue, at, fmt.Sprintf("wrong type for %q", schema.Name), detail+docSuffix(schema.Doc))
 		return none
 	}
 	if !value.IsWhollyKnown() {

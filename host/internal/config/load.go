@@ -110,9 +110,11 @@ func Parse(path string, src []byte) (*Config, hcl.Diagnostics) {
 	// The host block comes first, for secret() needs its data_dir.
 	hosts, rest := split(root, "host")
 	top := e.walk(hosts, root.MissingItemRange(), hostSchema)
+	e.checking = true
 	e.decodeHost(c, top)
-	e.secretsDir = c.Host.SecretsDir()
+	e.checking, e.secretsDir = false, c.Host.SecretsDir()
 	top = e.walk(rest, root.MissingItemRange(), hostSchema)
+	e.checking = true
 	e.decode(c, top)
 	c.mask(e.masked)
 	return c, c.scrub.diags(sorted(e.diags))
