@@ -47,7 +47,7 @@ func (b *Tools) Invoke(ctx context.Context, who call.Caller, tool string, argume
 	switch tool {
 	case "save_to_working_memory":
 		ttl := time.Duration(in.TTLMinutes * float64(time.Minute))
-		key, err := b.Memory.Put(namespace, in.Key, []byte(in.Data), memory.Attributes{TTL: ttl, Category: in.Category, Tags: in.Tags})
+		key, err := b.Memory.Put(namespace, in.Key, []byte(in.Data), ttl, in.Category, in.Tags)
 		if err != nil {
 			return nil, err
 		}
@@ -55,7 +55,7 @@ func (b *Tools) Invoke(ctx context.Context, who call.Caller, tool string, argume
 	case "get_from_working_memory":
 		return b.get(namespace, in.Key, in.Offset, in.Length)
 	case "delete_from_working_memory":
-		found, err := b.Memory.Delete(namespace, in.Key)
+		found, err := b.Memory.Delete(namespace, in.Key, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -67,7 +67,7 @@ func (b *Tools) Invoke(ctx context.Context, who call.Caller, tool string, argume
 		if in.Limit == 0 {
 			in.Limit = 20
 		}
-		return call.Text(hits(b.Memory.Search(namespace, memory.Query{Text: in.Query, Category: in.Category, Tags: in.Tags, Limit: in.Limit}))), nil
+		return call.Text(hits(b.Memory.Search(namespace, in.Query, in.Category, in.Tags, in.Limit))), nil
 	case "inbox_read":
 		if in.Limit == 0 {
 			in.Limit = 20
@@ -78,7 +78,7 @@ func (b *Tools) Invoke(ctx context.Context, who call.Caller, tool string, argume
 }
 
 func (b *Tools) get(namespace, key string, offset, length int64) (*pluginv1.Result, error) {
-	value, total, found, err := b.Memory.Get(namespace, key, offset, length)
+	value, total, found, err := b.Memory.Get(namespace, key, offset, length, nil)
 	if err != nil {
 		return nil, err
 	}

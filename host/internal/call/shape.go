@@ -8,7 +8,6 @@ import (
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 	"github.com/bulkhead-dev/bulkhead/host/internal/memory"
-	"github.com/bulkhead-dev/bulkhead/host/internal/memory/chunk"
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 )
 
@@ -64,7 +63,8 @@ func (s *Shaper) shape(c *call, reply *Reply) {
 	if c.Session == nil {
 		short = cut(text, limit)
 	} else {
-		reply, _, err := chunk.Save(s.Memory, c.Session.Namespace, text, chunk.Options{KeyBase: base, Max: most, TTL: ttl, Category: category})
+		reply, _, err := s.Memory.Store(c.Session.Namespace, memory.Chunked{
+			Subject: fmt.Sprintf("Tool result for '%s'", c.tool.Name), KeyBase: base, Text: text, Max: most, TTL: ttl, Category: category})
 		if err != nil {
 			// What does not fit is said, not lost in silence.
 			reply = cut(text, limit) + "\n[the rest could not be kept in working memory: " + fault.From(err).Message + "]"

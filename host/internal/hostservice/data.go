@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/bulkhead-dev/bulkhead/host/internal/memory"
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 )
 
@@ -76,8 +75,8 @@ func (s *service) MemoryPut(ctx context.Context, r *pluginv1.MemoryPutRequest) (
 	if err != nil {
 		return nil, wire(err)
 	}
-	key, err := s.Memory.Put(s.namespace(sc), r.Key, r.Value, memory.Attributes{
-		TTL: time.Duration(r.TtlMs) * time.Millisecond, Category: r.Category, Tags: r.Tags})
+	key, err := s.Memory.Put(s.namespace(sc), r.Key, r.Value,
+		time.Duration(r.TtlMs)*time.Millisecond, r.Category, r.Tags)
 	if err != nil {
 		return nil, wire(err)
 	}
@@ -90,7 +89,7 @@ func (s *service) MemoryGet(ctx context.Context, r *pluginv1.MemoryGetRequest) (
 	if err != nil {
 		return nil, wire(err)
 	}
-	value, total, found, err := s.Memory.Get(s.namespace(sc), r.Key, r.Offset, r.Length)
+	value, total, found, err := s.Memory.Get(s.namespace(sc), r.Key, r.Offset, r.Length, nil)
 	if err != nil {
 		return nil, wire(err)
 	}
@@ -103,7 +102,7 @@ func (s *service) MemoryDelete(ctx context.Context, r *pluginv1.MemoryDeleteRequ
 	if err != nil {
 		return nil, wire(err)
 	}
-	found, err := s.Memory.Delete(s.namespace(sc), r.Key)
+	found, err := s.Memory.Delete(s.namespace(sc), r.Key, nil)
 	if err != nil {
 		return nil, wire(err)
 	}
@@ -117,7 +116,7 @@ func (s *service) MemorySearch(ctx context.Context, r *pluginv1.MemorySearchRequ
 		return nil, wire(err)
 	}
 	out := &pluginv1.MemorySearchResponse{}
-	for _, h := range s.Memory.Search(s.namespace(sc), memory.Query{Text: r.Query, Category: r.Category, Tags: r.Tags, Limit: int(min(r.Limit, 1000))}) {
+	for _, h := range s.Memory.Search(s.namespace(sc), r.Query, r.Category, r.Tags, int(min(r.Limit, 1000))) {
 		out.Hits = append(out.Hits, &pluginv1.MemoryHit{Key: h.Key, Category: h.Category, Tags: h.Tags, Preview: h.Preview,
 			Size: h.Size, ExpiresInMs: h.ExpiresIn.Milliseconds()})
 	}

@@ -2,8 +2,6 @@ package mcpserver
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"slices"
@@ -87,7 +85,7 @@ func (cl *client) settle(ctx context.Context, q store.Question, raw json.RawMess
 }
 
 // inputRequired asks a client of 2026-07-28 by the call's result. What the client
-// carries back is signed, so that it can't be made up.
+// carries back is sealed, so that it can't be made up.
 func (cl *client) inputRequired(questions []store.Question) *mcp.CallToolResult {
 	open := cl.askable(questions)
 	if len(open) == 0 || len(open) < len(questions) {
@@ -104,7 +102,12 @@ func (cl *client) inputRequired(questions []store.Question) *mcp.CallToolResult 
 	}
 	r := &mcp.CallToolResult{Content: []mcp.Content{}}
 	r.ResultType = mcp.ResultTypeInputRequired
-	r.InputRequests, r.RequestState = requests, cl.sign(strings.Join(ids(open), ","))
+	state, err := cl.sign(strings.Join(ids(open), ","))
+	if err != nil {
+		cl.core.Log.Error("a request state could not be sealed", "error", err)
+		return nil
+	}
+	r.InputRequests, r.RequestState = requests, state
 	return r
 }
 
@@ -137,18 +140,19 @@ func (cl *client) takeAnswers(ctx context.Context, params gjson.Result) error {
 	return nil
 }
 
-func (cl *client) mac(text string) []byte {
-	h := hmac.New(sha256.New, cl.core.Key)
-	h.Write([]byte("mcp-state\x00" + cl.agent.Name + "\x00" + text))
-	return h.Sum(nil)
-}
-
-func (cl *client) sign(text string) string {
-	return text + "." + base64.RawURLEncoding.EncodeToString(cl.mac(text))
+// sign seals text for this agent, so that it can be neither read nor made up.
+func (cl *client) sign(text string) (string, error) {
+	sealed, err := cl.core.Store.Seal(sealScope, []byte(cl.agent.Name), []byte(text))
+	return base64.RawURLEncoding.EncodeToString(sealed), err
 }
 
 func (cl *client) verify(state string) (text string, ok bool) {
-	text, sum, found := strings.Cut(state, ".")
-	raw, err := base64.RawURLEncoding.DecodeString(sum)
-	return text, found && err == nil && hmac.Equal(raw, cl.mac(text))
+	sealed, err := base64.RawURLEncoding.DecodeString(state)
+	if err != nil {
+		return "", false
+	}
+	plain, err := cl.core.Store.Unseal(sealScope, []byte(cl.agent.Name), sealed)
+	return string(plain), err == nil
 }
+
+const sealScope = "mcp request state"

@@ -32,7 +32,6 @@ type Core struct {
 	Store     *store.Store
 	Budget    int           // tools listed at most before fit ones go on demand
 	Hold      time.Duration // how long a call waits for an answer before it says so
-	Key       []byte        // signs what a client carries for us
 	Log       hclog.Logger
 }
 

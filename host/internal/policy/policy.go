@@ -21,7 +21,7 @@ type Override struct {
 
 // Plugin is what HCL says of one plugin, as far as policy goes.
 type Plugin struct {
-	Ships  string // name of the shipped plugin this instance runs, empty for a third party's
+	Ships  string // name of the shipped plugin this instance runs; empty for one without a block
 	Grants []string
 	Owner  string // agent for restricted calls of the plugin itself
 	Tools  map[string]Override
@@ -105,8 +105,9 @@ func (p *Policy) Rate(owner string, t *pluginv1.Tool) registry.Rating {
 	if mapped {
 		r.Group = row.group
 	}
-	if r.Group == "" || (r.Group == CoreGroup && !mapped) {
+	if r.Group == "" || !mapped && (r.Group == CoreGroup || plugin.Ships == "") {
 		// The core group is open to every agent: only rows of the map may claim it.
+		// A plugin nobody configured claims no group but its own.
 		r.Group = owner
 	}
 	switch {

@@ -71,6 +71,12 @@ type DescribeCache interface {
 	Put(sha string, d *pluginv1.DescribeResponse) error
 }
 
+// Generations numbers starts, so that no number comes twice, not even after the
+// host itself was started again.
+type Generations interface {
+	Next(plugin string) (uint64, error)
+}
+
 // Options is what a Supervisor works with. Offers is needed; every time that is
 // zero takes its default.
 type Options struct {
@@ -81,6 +87,7 @@ type Options struct {
 	Offers        Offers
 	HostServices  HostServices  // nil = none
 	DescribeCache DescribeCache // nil = none
+	Generations   Generations   // nil = from 1 on
 	Log           hclog.Logger
 	// OnEvent hears of every change of state. It must not block.
 	OnEvent     func(Event)

@@ -91,6 +91,20 @@ func (g *generation) end() {
 	})
 }
 
+// count is the number of the next generation. u.mu is held.
+func (u *unit) count() (uint64, error) {
+	if counter := u.s.opts.Generations; counter != nil {
+		n, err := counter.Next(u.name)
+		if err != nil {
+			return 0, err
+		}
+		u.number = max(n, u.number+1)
+		return u.number, nil
+	}
+	u.number++
+	return u.number, nil
+}
+
 // bring starts a generation up to its first offers. Nobody sees it yet; on error
 // nothing of it is left.
 func (u *unit) bring(ctx context.Context, spec Plugin) (_ *generation, err error) {
@@ -110,8 +124,11 @@ func (u *unit) bring(ctx context.Context, spec Plugin) (_ *generation, err error
 	profile.NoNamespaces = opts.NoNamespaces
 
 	u.mu.Lock()
-	u.number++
-	number := u.number
+	number, err := u.count()
+	if err != nil {
+		u.mu.Unlock()
+		return nil, err
+	}
 	u.desc = desc
 	u.mu.Unlock()
 

@@ -1,0 +1,15 @@
+# What a fresh checkout runs with. `bulkhead check` tells what is wrong with it.
+
+host {
+  data_dir = "data"        # state, logs, secrets
+  plugins  = "bin/plugins" # drop-in folder
+  shared   = "data/shared" # files that tools share
+}
+
+frontend "http" {
+  address = "127.0.0.1:7411"
+}
+
+plugin "web" {
+  grants = ["shared"]
+}

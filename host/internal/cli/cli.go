@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/api"
+	"github.com/bulkhead-dev/bulkhead/host/internal/config"
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+)
+
+// Version is set by the build.
+var Version = "dev"
+
+// The exit codes.
+const (
+	exitOK = iota
+	exitFailed
+	exitUsage
+	exitNoHost
+)
+
+// exit carries an exit code up to Main. Its error, if any, is still to be told.
+type exit struct {
+	code int
+	err  error
+}
+
+func (e exit) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func failed(err error) error { return exit{exitFailed, err} }
+
+// app is what every command works with.
+type app struct {
+	in          io.Reader
+	out, errOut io.Writer
+	config      string
+	json        bool
+	colour      bool
+}
+
+// Main runs the command line and returns the exit code. The first interrupt asks
+// the command to end, the second ends the process at once.
+func Main(args []string, in io.Reader, out, errOut io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	defer stop()
+	a := &app{in: in, out: out, errOut: errOut, colour: terminal(errOut) && os.Getenv("NO_COLOR") == ""}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var e exit
+	if !errors.As(err, &e) {
+		e = exit{exitUsage, err} // cobra's own complaints
+	}
+	if e.err != nil {
+		a.complain(e.err)
+	}
+	return e.code
+}
+
+func terminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use: "bulkhead", Short: "Run every tool subsystem of an agent as a process of its own, behind one door",
+		SilenceUsage: true, SilenceErrors: true, Version: version(),
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cmd.Help(); err != nil {
+				return err
+			}
+			return exit{code: exitUsage}
+		},
+	}
+	root.PersistentFlags().StringVar(&a.config, "config", "", "config file (config.hcl here, else in the user config dir)")
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit{exitUsage, err} })
+	root.AddCommand(a.serve(), a.mcp(), a.check(), a.status(), a.tools(), a.call(), a.guide(),
+		a.questions(), a.answer(), a.verdict("approve"), a.verdict("deny"), a.events(), a.inbox(), a.plugin())
+	return root
+}
+
+func version() string {
+	if Version != "dev" {
+		return Version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return Version
+}
+
+// load reads the config; its faults are printed with their places.
+func (a *app) load() (*config.Config, error) {
+	path, err := config.Find(a.config)
+	if err != nil {
+		return nil, failed(err)
+	}
+	cfg, diags := config.Load(path)
+	if diags.HasErrors() {
+		if a.json {
+			fmt.Fprintf(a.out, "%s\n", config.JSON(diags))
+		} else if err := config.Write(a.errOut, diags, cfg.Sources(), a.colour); err != nil {
+			return nil, failed(err)
+		}
+		return nil, exit{code: exitFailed}
+	}
+	return cfg, nil
+}
+
+// print writes a value for machines.
+func (a *app) print(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// complain tells an error on stderr: what happened, its code, what to do.
+func (a *app) complain(err error) {
+	ref, message := fault.Ref(""), err.Error()
+	var f *fault.Error
+	var e *api.Error
+	switch {
+	case errors.As(err, &f):
+		ref = f.Ref
+	case errors.As(err, &e):
+		ref, message = fault.Ref(e.Ref), e.Message
+	}
+	if a.json {
+		_ = json.NewEncoder(a.errOut).Encode(map[string]string{"error": message, "ref": string(ref)}) // nowhere left to complain
+		return
+	}
+	if ref == "" {
+		fmt.Fprintf(a.errOut, "bulkhead: %s\n", message)
+		return
+	}
+	fmt.Fprintf(a.errOut, "bulkhead: %s (%s)\n", message, ref)
+	if row, ok := fault.Lookup(ref); ok {
+		fmt.Fprintf(a.errOut, "  → %s\n", row.Remedy)
+	}
+}

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/api"
+	"github.com/bulkhead-dev/bulkhead/host/internal/config"
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+	"github.com/bulkhead-dev/bulkhead/host/internal/host"
+)
+
+const dialTimeout = 2 * time.Second
+
+// client talks to a host over its control socket.
+type client struct {
+	socket string
+	http   *http.Client
+}
+
+// reach finds the running host of the config; without one the exit code is 3.
+func (a *app) reach(ctx context.Context) (*client, error) {
+	cfg, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	c := dial(cfg)
+	if !c.alive(ctx) {
+		return nil, exit{exitNoHost, fault.New(fault.NoHost, "no host runs for %s", cfg.Host.DataDir)}
+	}
+	return c, nil
+}
+
+// reachOrStart finds the running host, or starts one that lives until end.
+func (a *app) reachOrStart(ctx context.Context, log hclog.Logger) (c *client, end func(), err error) {
+	cfg, err := a.load()
+	if err != nil {
+		return nil, nil, err
+	}
+	c = dial(cfg)
+	if c.alive(ctx) {
+		return c, func() {}, nil
+	}
+	h, err := host.Start(ctx, host.Options{Config: cfg, Version: version(), Log: log, Private: true})
+	if err != nil {
+		return nil, nil, exit{exitNoHost, err}
+	}
+	end = func() {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+		defer cancel()
+		if err := h.Close(stop); err != nil {
+			log.Warn("the host did not stop cleanly", "error", err)
+		}
+	}
+	return c, end, nil
+}
+
+func dial(cfg *config.Config) *client {
+	c := &client{socket: host.ControlSocket(cfg.Host.DataDir)}
+	c.http = &http.Client{Transport: &http.Transport{DialContext: c.dial}}
+	return c
+}
+
+func (c *client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialTimeout}
+	return d.DialContext(ctx, "unix", c.socket)
+}
+
+func (c *client) alive(ctx context.Context) bool {
+	ctx, end := context.WithTimeout(ctx, dialTimeout)
+	defer end()
+	conn, err := c.dial(ctx, "", "")
+	return err == nil && conn.Close() == nil
+}
+
+// do sends one request and reads a JSON answer into out.
+func (c *client) do(ctx context.Context, method, path string, header http.Header, in, out any) error {
+	resp, err := c.send(ctx, method, path, header, in)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return failed(err)
+	}
+	if resp.StatusCode >= 300 {
+		return failed(answered(resp.StatusCode, raw))
+	}
+	if err := json.Unmarshal(raw, out); err != nil {
+		return failed(fmt.Errorf("the host's answer can't be read: %w", err))
+	}
+	return nil
+}
+
+func answered(status int, raw []byte) error {
+	var body struct {
+		Error *api.Error `json:"error"`
+	}
+	if json.Unmarshal(raw, &body) == nil && body.Error != nil {
+		return body.Error
+	}
+	return fmt.Errorf("the host answered %d: %.200s", status, raw)
+}
+
+func (c *client) send(ctx context.Context, method, path string, header http.Header, in any) (*http.Response, error) {
+	var body io.Reader
+	if in != nil {
+		raw, err := json.Marshal(in)
+		if err != nil {
+			return nil, exit{exitUsage, err}
+		}
+		body = bytes.NewReader(raw)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://host"+path, body)
+	if err != nil {
+		return nil, exit{exitUsage, err}
+	}
+	for k, v := range header {
+		req.Header[k] = v
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		if errors.Is(err, context.Canceled) {
+			return nil, failed(errors.New("interrupted"))
+		}
+		return nil, exit{exitNoHost, fault.New(fault.NoHost, "the host can't be reached: %w", err)}
+	}
+	return resp, nil
+}
+
+// stream reads JSON lines until the host ends them or each says stop.
+func (c *client) stream(ctx context.Context, method, path string, header http.Header, in any, each func([]byte) error) error {
+	if header == nil {
+		header = http.Header{}
+	}
+	header.Set("Accept", "application/x-ndjson")
+	resp, err := c.send(ctx, method, path, header, in)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 300 {
+		raw, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return failed(err)
+		}
+		return failed(answered(resp.StatusCode, raw))
+	}
+	r := bufio.NewReader(resp.Body)
+	for {
+		line, err := r.ReadBytes('\n')
+		if len(bytes.TrimSpace(line)) > 0 {
+			if err := each(line); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil && ctx.Err() != nil:
+			return nil // the person had enough
+		case err != nil:
+			return failed(err)
+		}
+	}
+}
+
+// as is the headers that say who calls.
+func as(agent, session string) http.Header {
+	h := http.Header{}
+	if agent != "" {
+		h.Set(api.HeaderAgent, agent)
+	}
+	if session != "" {
+		h.Set(api.HeaderSession, session)
+	}
+	return h
+}

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/api"
+)
+
+func (a *app) questions() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use: "questions", Short: "What waits for a person", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return show(a, cmd, fmt.Sprintf("/v1/questions?all=%t", all), "", "", func(list []api.Question) error {
+				rows := [][]string{{"ID", "KIND", "AGENT", "TOOL", "STATE", "EXPIRES", "MESSAGE"}}
+				for _, q := range list {
+					state := "open"
+					switch {
+					case q.Outcome != "":
+						state = q.Outcome
+					case q.CallerGone:
+						state = "caller gone"
+					}
+					rows = append(rows, []string{q.ID, q.Kind, q.Agent, q.Tool, state, q.ExpiresAt.Format(time.TimeOnly), firstLine(q.Message, 60)})
+				}
+				return a.table(rows)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "closed ones too")
+	return cmd
+}
+
+func (a *app) answer() *cobra.Command {
+	var decline bool
+	cmd := &cobra.Command{
+		Use: "answer ID [JSON|-|@FILE|key=value …]", Short: "Answer a question", Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			content, err := a.arguments(args[1:])
+			if err != nil {
+				return exit{exitUsage, err}
+			}
+			in := api.Answer{Action: "accept", Content: content}
+			if decline {
+				in = api.Answer{Action: "decline"}
+			} else if content == nil {
+				in.Content = json.RawMessage("{}")
+			}
+			return a.settle(cmd, args[0], in)
+		},
+	}
+	cmd.Flags().BoolVar(&decline, "decline", false, "decline to answer")
+	return cmd
+}
+
+// verdict is approve or deny.
+func (a *app) verdict(action string) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: action + " ID", Short: map[string]string{"approve": "Let a waiting call run, once", "deny": "Refuse a waiting call"}[action], Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.settle(cmd, args[0], api.Answer{Action: action, Reason: reason})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why; the agent is told")
+	return cmd
+}
+
+func (a *app) settle(cmd *cobra.Command, id string, in api.Answer) error {
+	c, err := a.reach(cmd.Context())
+	if err != nil {
+		return err
+	}
+	var q api.Question
+	if err := c.do(cmd.Context(), "POST", "/v1/questions/"+url.PathEscape(id), nil, in, &q); err != nil {
+		return err
+	}
+	if a.json {
+		return a.print(q)
+	}
+	fmt.Fprintf(a.out, "%s: %s\n", q.ID, q.Outcome)
+	return nil
+}

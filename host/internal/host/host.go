@@ -1,0 +1,253 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/builtin"
+	"github.com/bulkhead-dev/bulkhead/host/internal/call"
+	"github.com/bulkhead-dev/bulkhead/host/internal/config"
+	"github.com/bulkhead-dev/bulkhead/host/internal/event"
+	"github.com/bulkhead-dev/bulkhead/host/internal/hostservice"
+	"github.com/bulkhead-dev/bulkhead/host/internal/httpapi"
+	"github.com/bulkhead-dev/bulkhead/host/internal/listing"
+	"github.com/bulkhead-dev/bulkhead/host/internal/mcpserver"
+	"github.com/bulkhead-dev/bulkhead/host/internal/memory"
+	"github.com/bulkhead-dev/bulkhead/host/internal/metrics"
+	"github.com/bulkhead-dev/bulkhead/host/internal/policy"
+	"github.com/bulkhead-dev/bulkhead/host/internal/question"
+	"github.com/bulkhead-dev/bulkhead/host/internal/registry"
+	"github.com/bulkhead-dev/bulkhead/host/internal/session"
+	"github.com/bulkhead-dev/bulkhead/host/internal/store"
+	"github.com/bulkhead-dev/bulkhead/host/internal/supervise"
+)
+
+const (
+	stopTime  = 30 * time.Second // all of a stop
+	drainTime = 20 * time.Second // what calls in flight get of it
+	keptTail  = 1000             // events
+)
+
+// Options are how a host is started.
+type Options struct {
+	Config  *config.Config
+	Version string
+	Log     hclog.Logger
+	// Private hosts live for one command: they open the control socket only.
+	Private bool
+	// Tune changes the supervisor's times; tests use it.
+	Tune func(*supervise.Options)
+}
+
+// Host is a running host.
+type Host struct {
+	API     *httpapi.API
+	Plugins *supervise.Supervisor
+	Doors   []string // where it listens, for people
+
+	opts     Options
+	cfg      *config.Config
+	log      hclog.Logger
+	started  time.Time
+	lock     *os.File
+	store    *store.Store
+	memory   *memory.Memory
+	desk     *question.Desk
+	pipeline *call.Pipeline
+	registry *registry.Registry
+	events   *event.Bus
+	found    []Found
+	control  string
+
+	doors   sync.WaitGroup
+	closing context.CancelFunc
+	ctx     context.Context
+}
+
+// Start brings a host up. It returns once its doors are open; plugins go on
+// starting side by side.
+func Start(ctx context.Context, o Options) (h *Host, err error) {
+	h = &Host{opts: o, cfg: o.Config, log: o.Log, started: time.Now().UTC(), events: event.New(keptTail)}
+	h.ctx, h.closing = context.WithCancel(context.Background())
+	defer func() {
+		if err != nil {
+			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+			defer cancel()
+			_ = h.Close(end) // the error that stopped the start is the one to tell
+		}
+	}()
+	data := o.Config.Host.DataDir
+	if err := os.MkdirAll(filepath.Join(data, "run"), 0o700); err != nil {
+		return h, fmt.Errorf("the data dir %s can't be made: %w", data, err)
+	}
+	if h.lock, err = lock(filepath.Join(data, "run", "lock")); err != nil {
+		return h, err
+	}
+	if err := sharedDirs(o.Config.Host.SharedDir); err != nil {
+		return h, err
+	}
+	if h.store, err = store.Open(ctx, store.Options{Dir: data}); err != nil {
+		return h, err
+	}
+	for _, w := range h.store.Warnings() {
+		h.log.Warn(w.Message, "code", string(w.Ref))
+	}
+	if err := h.wire(); err != nil {
+		return h, err
+	}
+	if err := h.desk.Start(ctx); err != nil {
+		return h, err
+	}
+	if err := h.addPlugins(); err != nil {
+		return h, err
+	}
+	return h, h.open()
+}
+
+// wire makes the core: everything between the doors and the plugins.
+func (h *Host) wire() error {
+	cfg, data := h.cfg, h.cfg.Host.DataDir
+	rules := policy.New(h.rules())
+	h.registry = registry.New(rules)
+	h.registry.Publish(registry.Host, 1, builtin.Offers())
+	var err error
+	h.memory, err = memory.New(memory.Options{Budget: cfg.Host.WorkingMemory, SpillDir: filepath.Join(data, "memory")})
+	if err != nil {
+		return err
+	}
+	sessions := session.New(h.store, rules, cfg.Session.ActivatedTools)
+	h.desk = question.New(question.Options{Store: h.store, Events: h.events, Log: h.log.Named("questions")})
+	meter := metrics.New()
+	services := &hostservice.Services{Store: h.store, Memory: h.memory, Policy: rules, Sessions: sessions, Questions: h.desk,
+		Listed: func(a *policy.Agent, s *session.Session) ([]string, int, int) {
+			snap := h.registry.Snapshot()
+			list := listing.List(snap, a, s.Active(), cfg.Session.ListBudget)
+			names := make([]string, len(list))
+			for i, t := range list {
+				names[i] = t.Name
+			}
+			return names, len(listing.Callable(snap, a)), cfg.Session.ListBudget
+		}}
+	tune := supervise.Options{
+		DataDir: data, RunDir: h.runDir(), SharedDir: cfg.Host.SharedDir,
+		Offers: h.registry, HostServices: services, DescribeCache: describes{h.store}, Generations: generations{h.store},
+		Log: h.log, HostVersion: h.opts.Version, OnEvent: h.pluginEvent,
+	}
+	if h.opts.Tune != nil {
+		h.opts.Tune(&tune)
+	}
+	h.Plugins = supervise.New(tune)
+	h.pipeline = &call.Pipeline{
+		Registry: h.registry, Policy: rules, Sessions: sessions, Questions: h.desk, Plugins: h.Plugins,
+		Own:    &builtin.Tools{Registry: h.registry, Memory: h.memory, Store: h.store},
+		Shaper: &call.Shaper{Memory: h.memory, Threshold: cfg.Results.For},
+		Audit:  h.store.Audit, Observe: meter.Observe, Events: h.events, Log: h.log.Named("call"),
+		PluginTimeout: func(name string) time.Duration {
+			if p := cfg.Plugin(name); p != nil {
+				return p.Limits.CallTimeout
+			}
+			return 0
+		},
+	}
+	services.Calls = h.pipeline
+	h.desk.Resume = h.pipeline.Resume
+	h.API = &httpapi.API{
+		Pipeline: h.pipeline, Registry: h.registry, Policy: rules, Sessions: sessions, Questions: h.desk, Store: h.store,
+		Events: h.events, Plugins: h.Plugins, Budget: cfg.Session.ListBudget, Status: h.Status, Ready: h.Ready, Log: h.log.Named("http"),
+		MCP: &mcpserver.Core{Version: h.opts.Version, Pipeline: h.pipeline, Registry: h.registry, Questions: h.desk, Store: h.store,
+			Budget: cfg.Session.ListBudget, Hold: cfg.Policy.ApprovalReplyAfter, Log: h.log.Named("mcp")},
+	}
+	return nil
+}
+
+// open opens the doors: the control socket always, TCP unless the host is private.
+func (h *Host) open() error {
+	h.control = ControlSocket(h.cfg.Host.DataDir)
+	if err := os.MkdirAll(filepath.Dir(h.control), 0o700); err != nil {
+		return err
+	}
+	if err := os.Remove(h.control); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	l, err := net.Listen("unix", h.control)
+	if err != nil {
+		return fmt.Errorf("the control socket can't be opened: %w", err)
+	}
+	if err := os.Chmod(h.control, 0o600); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	h.serve("control socket "+h.control, httpapi.SameUser{Listener: l}, true)
+	if h.opts.Private || h.cfg.HTTP == nil {
+		return nil
+	}
+	t, err := net.Listen("tcp", h.cfg.HTTP.Address)
+	if err != nil {
+		return fmt.Errorf("the HTTP address %s can't be opened: %w", h.cfg.HTTP.Address, err)
+	}
+	h.serve("http http://"+t.Addr().String(), t, false)
+	return nil
+}
+
+func (h *Host) serve(name string, l net.Listener, control bool) {
+	handler := h.API.Public()
+	if control {
+		handler = h.API.Control()
+	}
+	h.Doors = append(h.Doors, name)
+	h.doors.Go(func() {
+		if err := httpapi.Serve(h.ctx, l, handler, time.Second, h.log.Named("http")); err != nil {
+			h.log.Error("a door closed", "door", name, "error", err)
+		}
+	})
+}
+
+// Ready says whether every plugin has been ready, or failed, once.
+func (h *Host) Ready() bool {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return h.Plugins.Settled(ctx) == nil
+}
+
+// Close stops the host within ctx, 30 s at most: no new calls, those in flight
+// get 20 s, then plugins drain, and the store is closed last.
+func (h *Host) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
+	var errs []error
+	if h.pipeline != nil {
+		drain, end := context.WithTimeout(ctx, drainTime)
+		h.pipeline.Stop(drain)
+		end()
+	}
+	h.closing()
+	h.doors.Wait()
+	if h.desk != nil {
+		h.desk.Close()
+	}
+	if h.Plugins != nil {
+		errs = append(errs, h.Plugins.Close(ctx))
+	}
+	if h.memory != nil {
+		errs = append(errs, h.memory.Close())
+	}
+	if h.store != nil {
+		errs = append(errs, h.store.Close())
+	}
+	if h.control != "" {
+		if err := os.Remove(h.control); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	if h.lock != nil {
+		errs = append(errs, h.lock.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,51 @@
+package host
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// maxSocket is how long a socket's path may be, with room for names below it.
+const maxSocket = 100
+
+// ControlSocket is where a host with this data dir listens for its own command
+// line: run/host.sock in it, or a short path beside when that would be too long.
+func ControlSocket(dataDir string) string {
+	path := filepath.Join(dataDir, "run", "host.sock")
+	if len(path) <= maxSocket {
+		return path
+	}
+	return filepath.Join(shortDir(dataDir), "host.sock")
+}
+
+// runDir is where plugins' sockets go; their names below it are long.
+func (h *Host) runDir() string {
+	path := filepath.Join(h.cfg.Host.DataDir, "run")
+	if len(path) <= 40 {
+		return path
+	}
+	return shortDir(h.cfg.Host.DataDir)
+}
+
+// shortDir stands for a data dir whose own path is too long for sockets. It is
+// the user's own, 0700.
+func shortDir(dataDir string) string {
+	base := os.Getenv("XDG_RUNTIME_DIR")
+	if base == "" || len(base) > 40 {
+		base = "/tmp"
+	}
+	sum := sha256.Sum256([]byte(dataDir))
+	return filepath.Join(base, fmt.Sprintf("bulkhead-%d-%s", os.Getuid(), hex.EncodeToString(sum[:4])))
+}
+
+func sharedDirs(shared string) error {
+	for _, sub := range []string{"attachments", "results", "plugins"} {
+		if err := os.MkdirAll(filepath.Join(shared, sub), 0o700); err != nil {
+			return fmt.Errorf("the shared folder can't be made: %w", err)
+		}
+	}
+	return nil
+}

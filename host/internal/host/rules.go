@@ -1,0 +1,84 @@
+package host
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/policy"
+	"github.com/bulkhead-dev/bulkhead/host/internal/store"
+	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
+)
+
+// rules is the config as policy wants it.
+func (h *Host) rules() policy.Rules {
+	r := policy.Rules{Plugins: map[string]policy.Plugin{}, Tiers: map[string]pluginv1.Tier{}}
+	for _, a := range h.cfg.Agents {
+		r.Agents = append(r.Agents, &policy.Agent{
+			Name: a.Name, Token: string(a.Token), Approver: a.Approver, Groups: a.Groups, Tools: a.Tools, Deny: a.Deny,
+			ModelTier: a.ModelTier, Model: a.Model, Profile: a.Profile, Inline: a.Media == "inline",
+		})
+	}
+	for _, p := range h.cfg.Plugins {
+		tools := map[string]policy.Override{}
+		for _, t := range p.Tools {
+			tools[t.Name] = policy.Override{Tier: tierOf(t.Tier), Exposure: exposureOf(t.Exposure),
+				Idempotent: t.Idempotent != nil && *t.Idempotent, Timeout: t.Timeout}
+		}
+		r.Plugins[p.Name] = policy.Plugin{Ships: pluginName(h.cfg.BinaryPath(p)), Grants: p.Grants, Owner: p.Owner, Tools: tools}
+	}
+	for _, t := range h.cfg.Policy.Tiers {
+		for _, name := range t.Tools {
+			r.Tiers[name] = max(r.Tiers[name], tierOf(t.Name))
+		}
+	}
+	return r
+}
+
+const binaryPrefix = "bulkhead-plugin-"
+
+// pluginName is the NAME of a bulkhead-plugin-NAME, or empty.
+func pluginName(path string) string {
+	name, ok := strings.CutPrefix(filepath.Base(path), binaryPrefix)
+	if !ok {
+		return ""
+	}
+	return strings.TrimSuffix(name, ".exe")
+}
+
+func tierOf(word string) pluginv1.Tier {
+	return pluginv1.Tier(pluginv1.Tier_value["TIER_"+strings.ToUpper(word)])
+}
+
+func exposureOf(word string) pluginv1.Exposure {
+	return pluginv1.Exposure(pluginv1.Exposure_value["EXPOSURE_"+strings.ToUpper(word)])
+}
+
+// describes keeps descriptions of binaries in the store.
+type describes struct{ store *store.Store }
+
+func (d describes) Get(sha string) (*pluginv1.DescribeResponse, bool) {
+	raw, err := d.store.DescribeGet(context.Background(), sha)
+	if err != nil || len(raw) == 0 {
+		return nil, false
+	}
+	var r pluginv1.DescribeResponse
+	return &r, proto.Unmarshal(raw, &r) == nil
+}
+
+func (d describes) Put(sha string, r *pluginv1.DescribeResponse) error {
+	raw, err := proto.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return d.store.DescribePut(context.Background(), sha, raw)
+}
+
+// generations counts starts in the store, so that a number is never used twice.
+type generations struct{ store *store.Store }
+
+func (g generations) Next(plugin string) (uint64, error) {
+	return g.store.NextGeneration(context.Background(), plugin)
+}

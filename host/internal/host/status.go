@@ -1,0 +1,55 @@
+package host
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/api"
+)
+
+// Status is the host and its plugins as they stand.
+func (h *Host) Status() api.Status {
+	s := api.Status{Host: api.HostStatus{PID: os.Getpid(), Version: h.opts.Version, StartedAt: h.started, Config: h.cfg.File, Doors: h.Doors},
+		Plugins: []api.PluginStatus{}}
+	tools, refused := map[string]int{}, map[string][]string{}
+	snap := h.registry.Snapshot()
+	for _, t := range snap.Tools() {
+		tools[t.Owner]++
+		if t.Mended != "" {
+			refused[t.Owner] = append(refused[t.Owner], fmt.Sprintf("%s: %s", t.Name, t.Mended))
+		}
+	}
+	for _, c := range snap.Conflicts {
+		refused[c.Refused] = append(refused[c.Refused], c.String())
+	}
+	for _, p := range h.Plugins.Status() {
+		v := api.PluginStatus{Name: p.Name, Binary: p.Binary, Version: p.Version, State: string(p.State), Detail: p.Detail, PID: p.PID,
+			Generation: p.Generation, Restarts: p.Restarts, Tools: tools[p.Name], InFlight: p.InFlight, Queued: p.Queued,
+			LastError: p.LastError, LastRef: p.LastRef, Tail: p.Tail, Refused: refused[p.Name]}
+		for _, g := range p.MissingGrants {
+			v.MissingGrants = append(v.MissingGrants, fmt.Sprintf("grants = [%q]", g))
+		}
+		if !p.NextAttempt.IsZero() {
+			next := p.NextAttempt.UTC()
+			v.NextAttempt = &next
+		}
+		if p.Sandbox != nil {
+			v.Sandbox = &api.Sandbox{Profile: p.Sandbox.Profile, Network: p.Sandbox.Network, InForce: p.Sandbox.InForce, Missing: p.Sandbox.Missing}
+		}
+		s.Plugins = append(s.Plugins, v)
+	}
+	for _, p := range h.cfg.Plugins {
+		if !p.Enabled {
+			s.Plugins = append(s.Plugins, api.PluginStatus{Name: p.Name, Binary: h.cfg.BinaryPath(p), State: "disabled"})
+		}
+	}
+	for _, f := range h.found {
+		if f.Problem != nil {
+			s.Warnings = append(s.Warnings, f.Problem.Error())
+		}
+	}
+	for _, w := range h.store.Warnings() {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("%s (%s)", w.Message, w.Ref))
+	}
+	return s
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package httpapi
+
+import "net"
+
+// SameUser admits whoever the socket file's mode lets in.
+type SameUser struct{ net.Listener }

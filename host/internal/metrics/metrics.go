@@ -1,0 +1,46 @@
+// Package metrics counts calls. The names are those of the tools subsystem:
+// bulkhead.tool.invoke.duration in milliseconds and bulkhead.tool.invocations,
+// by tool and status.
+package metrics
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Meter holds the counters of one host.
+type Meter struct {
+	registry    *prometheus.Registry
+	duration    *prometheus.HistogramVec
+	invocations *prometheus.CounterVec
+}
+
+// New makes the counters.
+func New() *Meter {
+	m := &Meter{
+		registry: prometheus.NewRegistry(),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "bulkhead_tool_invoke_duration", Help: "Time of a tool call in milliseconds.",
+			Buckets: []float64{1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000, 300000, 900000},
+		}, []string{"tool_name", "status"}),
+		invocations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "bulkhead_tool_invocations", Help: "Tool calls.",
+		}, []string{"tool_name", "status"}),
+	}
+	m.registry.MustRegister(m.duration, m.invocations)
+	return m
+}
+
+// Observe records one call. status is ok or the error's code.
+func (m *Meter) Observe(tool, status string, took time.Duration) {
+	m.duration.WithLabelValues(tool, status).Observe(float64(took.Microseconds()) / 1000)
+	m.invocations.WithLabelValues(tool, status).Inc()
+}
+
+// Handler serves the counters in the Prometheus text format.
+func (m *Meter) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}

@@ -1,0 +1,16 @@
+#!/bin/sh
+# Puts in place what the tests need beside Go: the npm inspector, an MCP client
+# written by others, and a Node new enough for it.
+set -eu
+cd "$(dirname "$0")/npm"
+if ! command -v npm >/dev/null 2>&1; then
+	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+		apt-get update -qq && apt-get install -y -qq nodejs npm >/dev/null
+	else
+		echo "the tests need npm; install it with: sudo apt-get install nodejs npm" >&2
+		exit 1
+	fi
+fi
+[ -f node_modules/.done ] && cmp -s package-lock.json node_modules/.done && exit 0
+npm ci --no-audit --no-fund --loglevel=error
+cp package-lock.json node_modules/.done
