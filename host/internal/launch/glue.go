@@ -51,20 +51,14 @@ var dialOptions = []grpc.DialOption{
 	grpc.WithDisableRetry(),
 }
 
-// narrow closes go-plugin's own streams as far as they go unused: stdio is
-// refused, the broker may say only so much.
+// narrow bounds what the broker's stream may say. go-plugin's stdio stream stays
+// open: it ends in the bounded log.
 func narrow(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	if !strings.HasPrefix(method, "/plugin.") {
-		return open(ctx, desc, cc, method, opts...)
-	}
-	if !strings.HasPrefix(method, "/plugin.GRPCBroker/") {
-		return nil, status.Error(codes.Unimplemented, "unused")
-	}
 	s, err := open(ctx, desc, cc, method, opts...)
-	if err != nil {
-		return nil, err
+	if err == nil && strings.HasPrefix(method, "/plugin.GRPCBroker/") {
+		return &knocks{ClientStream: s}, nil
 	}
-	return &knocks{ClientStream: s}, nil
+	return s, err
 }
 
 type knocks struct {

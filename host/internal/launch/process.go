@@ -69,11 +69,15 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, dir string) (runner.Runner, error) {
 			return p.run, p.run.use(cmd.Env, dir)
 		},
-		StartTimeout:     spec.StartTimeout,
-		AutoMTLS:         true,
-		SkipHostEnv:      true,
-		Logger:           hclog.NewNullLogger(),
-		GRPCDialOptions:  dialOptions,
+		StartTimeout:    spec.StartTimeout,
+		AutoMTLS:        true,
+		SkipHostEnv:     true,
+		Logger:          hclog.NewNullLogger(),
+		GRPCDialOptions: dialOptions,
+		// What a Go plugin prints by os.Stdout and os.Stderr comes over gRPC; not
+		// to read it would block its next print for ever.
+		SyncStdout:       &lines{to: p.run.stderr},
+		SyncStderr:       &lines{to: p.run.stderr},
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: spec.RunDir},
 	})
 
@@ -176,14 +180,14 @@ func (p *Process) explain(ctx context.Context, err error, ended bool) error {
 		return &StartError{Fault: wrong, Tail: tail}
 	case errors.Is(context.Cause(ctx), context.Canceled):
 		return s.failed(fault.PluginStart, tail, "the start was cancelled")
-	case ended && !shaken:
-		return s.failed(fault.PluginStart, tail, "it ended (%s) before its handshake", p.Exit())
-	case ended:
-		return s.failed(fault.PluginStart, tail, "it ended (%s) while it was started", p.Exit())
 	case ctx.Err() != nil && !shaken:
 		return s.failed(fault.PluginStart, tail, "it printed no handshake within %s", s.StartTimeout)
 	case ctx.Err() != nil:
 		return s.failed(fault.PluginStart, tail, "it answered nothing within %s of its start", s.StartTimeout)
+	case ended && !shaken:
+		return s.failed(fault.PluginStart, tail, "it ended (%s) before its handshake", p.Exit())
+	case ended:
+		return s.failed(fault.PluginStart, tail, "it ended (%s) while it was started", p.Exit())
 	case status.Code(err) == codes.Unimplemented:
 		return s.failed(fault.PluginHandshake, tail, "it does not serve the plugin protocol v1: rebuild it against a current sdk")
 	case shaken:

@@ -34,6 +34,7 @@ type run struct {
 	handshake *handshake
 	stdout    *io.PipeReader
 	stderr    *stderr
+	fd2       *lines
 	sockets   string // go-plugin's folder for this process
 
 	mu      sync.Mutex
@@ -49,11 +50,13 @@ type run struct {
 
 func newRun(spec *Spec, path string) *run {
 	r, w := io.Pipe()
+	log := newStderr(spec.Log)
 	return &run{
 		spec: spec, path: path,
 		handshake: &handshake{instance: spec.Instance, to: w},
 		stdout:    r,
-		stderr:    newStderr(spec.Log),
+		stderr:    log,
+		fd2:       &lines{to: log},
 		done:      make(chan struct{}),
 	}
 }
@@ -68,7 +71,7 @@ func (r *run) use(env []string, sockets string) error {
 		Dir:  "/",
 		// Stdin stays nil: the host's own may be a client's.
 		Stdout:    r.handshake,
-		Stderr:    r.stderr,
+		Stderr:    r.fd2,
 		WaitDelay: waitDelay,
 	}
 	guard, err := sandbox.Wrap(r.cmd, r.spec.Sandbox)
@@ -131,6 +134,7 @@ func (r *run) live(started chan<- error) {
 	r.mu.Unlock()
 	r.guard.Release()
 	r.handshake.end()
+	r.fd2.flush()
 	r.stderr.flush()
 	close(r.done)
 }

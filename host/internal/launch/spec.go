@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -133,12 +134,20 @@ type StartError struct {
 func (e *StartError) Error() string { return e.Fault.Error() }
 func (e *StartError) Unwrap() error { return e.Fault }
 
+func isPanic(line string) bool {
+	return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
+}
+
 // failed makes the error of a failed start; the message ends with the last lines.
 func (s *Spec) failed(ref fault.Ref, tail []string, format string, args ...any) *StartError {
 	text := fmt.Sprintf("plugin %q (%s): ", s.Instance, s.Binary) + fmt.Sprintf(format, args...)
 	if n := len(tail); n > 0 {
 		text += "; last lines on stderr:"
-		for _, line := range tail[max(0, n-5):] {
+		shown := tail[max(0, n-5):]
+		if isPanic(tail[0]) {
+			shown = tail[:min(n, 8)] // a trace says most at its start
+		}
+		for _, line := range shown {
 			text += "\n  " + line
 		}
 	}

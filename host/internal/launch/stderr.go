@@ -33,11 +33,10 @@ type stderr struct {
 	log hclog.Logger
 
 	mu      sync.Mutex
-	buf     []byte
-	skip    bool // the rest of a line that was cut
-	tail    []string
+	tail    [tailLines][]byte // a ring
+	tailAt  int
 	trace   []string
-	lines   float64 // tokens
+	records float64 // tokens
 	bytes   float64
 	at      time.Time
 	dropped int
@@ -45,80 +44,96 @@ type stderr struct {
 }
 
 func newStderr(log hclog.Logger) *stderr {
-	return &stderr{log: log, lines: linesBurst, bytes: bytesBurst, at: time.Now()}
+	return &stderr{log: log, records: linesBurst, bytes: bytesBurst, at: time.Now()}
 }
 
-func (s *stderr) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// lines cuts what one stream writes into lines for a stderr.
+type lines struct {
+	to   *stderr
+	mu   sync.Mutex
+	buf  []byte
+	skip bool // the rest of a line that was cut
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	n := len(p)
 	for len(p) > 0 {
 		head, rest, ended := bytes.Cut(p, []byte("\n"))
 		p = rest
-		if !s.skip {
-			room := maxLine - len(s.buf)
-			s.buf = append(s.buf, head[:min(len(head), room)]...)
+		if !l.skip {
+			room := maxLine - len(l.buf)
+			l.buf = append(l.buf, head[:min(len(head), room)]...)
 			if len(head) > room {
-				s.skip = true
-				s.line()
+				l.skip = true
+				l.give()
 			}
 		}
 		if ended {
-			if !s.skip {
-				s.line()
+			if !l.skip {
+				l.give()
 			}
-			s.skip = false
+			l.skip = false
 		}
 	}
 	return n, nil
 }
 
-// flush logs what stands without an end of line, and what was dropped.
+func (l *lines) give() {
+	l.to.line(l.buf)
+	l.buf = l.buf[:0]
+}
+
+// flush takes what stands without an end of line.
+func (l *lines) flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.give()
+}
+
+// flush tells what was dropped.
 func (s *stderr) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.buf) > 0 {
-		s.line()
-	}
 	s.notice(true)
 }
 
-// line takes the line in buf.
-func (s *stderr) line() {
-	level, text, pairs := parse(s.buf)
-	size := len(s.buf)
-	s.buf = s.buf[:0]
-	if text == "" && len(pairs) == 0 {
+// line takes one line. What is not logged is not parsed either.
+func (s *stderr) line(line []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	line = bytes.TrimRight(line, "\r")
+	size := len(line)
+	if size == 0 {
 		return
 	}
-	if strings.HasPrefix(text, "panic: ") || strings.HasPrefix(text, "fatal error: ") || len(s.trace) > 0 {
-		level = hclog.Error
-		if len(s.trace) < traceLines {
-			s.trace = append(s.trace, cut(text, tailWidth))
-		}
+	panics := len(s.trace) > 0 || bytes.HasPrefix(line, []byte("panic: ")) || bytes.HasPrefix(line, []byte("fatal error: "))
+	if panics && len(s.trace) < traceLines {
+		s.trace = append(s.trace, cut(string(line), tailWidth))
 	}
-	kept := text
-	for i := 0; i+1 < len(pairs); i += 2 {
-		kept += fmt.Sprintf(" %v=%v", pairs[i], pairs[i+1])
-	}
-	if len(s.tail) == tailLines {
-		s.tail = slices.Delete(s.tail, 0, 1)
-	}
-	s.tail = append(s.tail, cut(kept, tailWidth))
+	// The ring's slots are used again: a flood allocates nothing.
+	slot := &s.tail[s.tailAt%tailLines]
+	*slot = append((*slot)[:0], line[:min(size, tailWidth)]...)
+	s.tailAt++
 
 	now := time.Now()
 	gone := now.Sub(s.at).Seconds()
 	s.at = now
-	s.lines = min(linesBurst, s.lines+gone*linesASecond)
+	s.records = min(linesBurst, s.records+gone*linesASecond)
 	s.bytes = min(bytesBurst, s.bytes+gone*bytesASecond)
-	if s.lines < 1 || s.bytes < float64(size) {
+	if s.records < 1 || s.bytes < float64(size) {
 		s.dropped++
 		s.notice(false)
 		return
 	}
-	s.lines--
+	s.records--
 	s.bytes -= float64(size)
 	s.notice(false)
+	level, text, pairs := parse(line)
+	if panics {
+		level = hclog.Error
+	}
 	s.log.Log(level, text, pairs...)
 }
 
@@ -137,7 +152,15 @@ func (s *stderr) last() []string {
 	if len(s.trace) > 0 {
 		return slices.Clone(s.trace)
 	}
-	return slices.Clone(s.tail)
+	var out []string
+	for i := max(0, s.tailAt-tailLines); i < s.tailAt; i++ {
+		_, text, pairs := parse(s.tail[i%tailLines])
+		for i := 0; i+1 < len(pairs); i += 2 {
+			text += fmt.Sprintf(" %v=%v", pairs[i], pairs[i+1])
+		}
+		out = append(out, cut(text, tailWidth))
+	}
+	return out
 }
 
 var textLevels = map[string]hclog.Level{
@@ -146,7 +169,6 @@ var textLevels = map[string]hclog.Level{
 
 // parse makes level, message and key-value pairs of one line, whatever it holds.
 func parse(line []byte) (hclog.Level, string, []any) {
-	line = bytes.TrimRight(line, "\r")
 	if len(line) > 1 && line[0] == '{' {
 		var fields map[string]json.RawMessage
 		if err := json.Unmarshal(line, &fields); err == nil {
