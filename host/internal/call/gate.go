@@ -174,7 +174,7 @@ func (p *Pipeline) resumed(ctx context.Context, f store.FrozenCall, input map[st
 	c.id, c.started = newID(), now()
 	reply := &Reply{}
 	result, err := func() (*pluginv1.Result, error) {
-		if err := p.resolve(c); err != nil {
+		if err := p.resolve(ctx, c); err != nil {
 			return nil, err
 		}
 		if err := p.authorize(c); err != nil {

@@ -25,6 +25,8 @@ const (
 	DefaultTimeout = 60 * time.Second
 	// MaxTimeout is the most any call gets.
 	MaxTimeout = 900 * time.Second
+	// StartWait is how long a caller waits for plugins that are still starting.
+	StartWait = 5 * time.Second
 	// backstop is how much later than the host's own timer the RPC gives up.
 	backstop = 10 * time.Second
 )
@@ -55,6 +57,9 @@ type Pipeline struct {
 	Log       hclog.Logger
 	// PluginTimeout is the call time of a plugin's tools; nil or zero: the default.
 	PluginTimeout func(plugin string) time.Duration
+	// Settled returns when every plugin was ready or failed once, or with ctx; nil:
+	// they are. Who calls right after the start waits a little for the tool to come.
+	Settled func(ctx context.Context) error
 
 	live     sync.Map // call id → *call
 	stopping sync.RWMutex
@@ -127,7 +132,7 @@ func (p *Pipeline) stages(ctx context.Context, c *call, reply *Reply) (*pluginv1
 	if c.Kind != pluginv1.InvokeRequest_KIND_UNSPECIFIED && c.Kind != pluginv1.InvokeRequest_KIND_TOOL {
 		return p.dispatch(ctx, c) // prompts, resources, completion: no arguments to check, no tier
 	}
-	if err := p.resolve(c); err != nil {
+	if err := p.resolve(ctx, c); err != nil {
 		return nil, err
 	}
 	if err := p.authorize(c); err != nil {

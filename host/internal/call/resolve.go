@@ -1,6 +1,7 @@
 package call
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 
@@ -15,12 +16,11 @@ const CallTool = "call_tool"
 
 // resolve finds the tool the caller means. A miss names near matches among the
 // tools this caller may use.
-func (p *Pipeline) resolve(c *call) error {
-	snap := p.Registry.Snapshot()
+func (p *Pipeline) resolve(ctx context.Context, c *call) error {
 	for hops := 0; ; hops++ {
-		tool, ok := snap.Resolve(c.name)
+		tool, ok := p.find(ctx, c.name)
 		if !ok {
-			return p.missing(c, snap)
+			return p.missing(c, p.Registry.Snapshot())
 		}
 		if tool.Name != CallTool {
 			c.tool = tool
@@ -46,6 +46,33 @@ func (p *Pipeline) resolve(c *call) error {
 			if json.Unmarshal(c.args, &text) == nil {
 				c.args = []byte(text)
 			}
+		}
+	}
+}
+
+// find looks a name up; while plugins are still starting it waits for it to come.
+func (p *Pipeline) find(ctx context.Context, name string) (*registry.Tool, bool) {
+	tool, ok := p.Registry.Snapshot().Resolve(name)
+	if ok || p.Settled == nil {
+		return tool, ok
+	}
+	ctx, end := context.WithTimeout(ctx, StartWait)
+	defer end()
+	changed, stop := p.Registry.Watch()
+	defer stop()
+	settled := make(chan struct{})
+	go func() {
+		defer close(settled)
+		_ = p.Settled(ctx) // either way there is nothing more to wait for
+	}()
+	for {
+		if tool, ok = p.Registry.Snapshot().Resolve(name); ok {
+			return tool, true
+		}
+		select {
+		case <-changed:
+		case <-settled:
+			return p.Registry.Snapshot().Resolve(name)
 		}
 	}
 }

@@ -157,6 +157,7 @@ func (h *Host) wire() error {
 			return 0
 		},
 	}
+	h.pipeline.Settled = h.Plugins.Settled
 	services.Calls = h.pipeline
 	h.desk.Resume = h.pipeline.Resume
 	h.API = &httpapi.API{

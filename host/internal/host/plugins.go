@@ -69,6 +69,10 @@ func (h *Host) addPlugins() error {
 		}
 	}
 	for _, p := range plugins {
+		// Without the grant "shared" this is all a plugin sees of /shared.
+		if err := os.MkdirAll(filepath.Join(h.cfg.Host.SharedDir, "plugins", p.Name), 0o700); err != nil {
+			return fmt.Errorf("the shared folder of plugin %q can't be made: %w", p.Name, err)
+		}
 		if err := h.Plugins.Add(p); err != nil {
 			return err
 		}

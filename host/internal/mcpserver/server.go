@@ -40,6 +40,12 @@ type Core struct {
 func (core *Core) Serve(ctx context.Context, agent *policy.Agent, s *session.Session, in io.Reader, out io.Writer) error {
 	cl := &client{core: core, agent: agent, session: s, notify: make(chan mcp.JSONRPCNotification, 64), level: mcp.LoggingLevelInfo}
 	hooks := &server.Hooks{}
+	hooks.AddBeforeListTools(func(ctx context.Context, _ any, _ *mcp.ListToolsRequest) {
+		// Many clients ask once and never again: what is about to be ready belongs in it.
+		ctx, end := context.WithTimeout(ctx, call.StartWait)
+		defer end()
+		_ = core.Pipeline.Settled(ctx) // what is not ready by then comes by list_changed
+	})
 	hooks.AddAfterListTools(func(ctx context.Context, _ any, _ *mcp.ListToolsRequest, _ *mcp.ListToolsResult) {
 		cl.spliceTools(ctx)
 	})
