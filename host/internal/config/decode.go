@@ -52,10 +52,7 @@ func (e *evaluator) fill(n *node, into any) {
 				amount = int64(d)
 			}
 			if err != nil {
-				if raw.AsString() == "" { // others were reported when they were evaluated
-					e.add(fault.ConfigValue, e.at(n, a.Name), fmt.Sprintf("%q is empty", a.Name), err.Error())
-				}
-				continue
+				continue // reported when it was evaluated
 			}
 			v = cty.NumberIntVal(amount)
 		}

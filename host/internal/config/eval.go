@@ -215,7 +215,7 @@ func (e *evaluator) refine(schema *pluginv1.ConfigAttribute, a *hclsyntax.Attrib
 		switch {
 		case raw.Type() == cty.Number && hugeNumber(raw):
 			e.add(fault.ConfigValue, elementRange(a.Expr, p), fmt.Sprintf("a number in %q is out of range", schema.Name), "")
-		case raw.Type() != cty.String || raw.AsString() == "":
+		case raw.Type() != cty.String:
 		case schema.Quantity != pluginv1.Quantity_QUANTITY_UNSPECIFIED:
 			_, err := ParseDuration(raw.AsString())
 			if schema.Quantity == pluginv1.Quantity_QUANTITY_SIZE {
@@ -224,7 +224,7 @@ func (e *evaluator) refine(schema *pluginv1.ConfigAttribute, a *hclsyntax.Attrib
 			if err != nil {
 				e.add(fault.ConfigValue, elementRange(a.Expr, p), fmt.Sprintf("%q is not acceptable for %q", e.show(schema, v), schema.Name), err.Error())
 			}
-		case schema.Path != pluginv1.PathUse_PATH_USE_UNSPECIFIED:
+		case schema.Path != pluginv1.PathUse_PATH_USE_UNSPECIFIED && raw.AsString() != "":
 			raw = e.path(schema, a, p, raw)
 		}
 		return raw.WithMarks(marks), nil

@@ -12,7 +12,6 @@ import (
 
 // ParseDuration reads "90s", "1h30m", "250ms"; "0" needs no unit.
 func ParseDuration(text string) (time.Duration, error) {
-	text = strings.TrimSpace(text)
 	if text == "0" {
 		return 0, nil
 	}
@@ -31,7 +30,6 @@ func ParseDuration(text string) (time.Duration, error) {
 
 // ParseSize reads "512MiB", "64KB" or "100B" as bytes; "0" needs no unit.
 func ParseSize(text string) (int64, error) {
-	text = strings.TrimSpace(text)
 	if text == "0" {
 		return 0, nil
 	}
