@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -18,9 +19,6 @@ import (
 // away. As PID 1 of a namespace its own end does the killing; as a keeper it
 // walks its descendants.
 func (o order) look(r *Report) error {
-	if err := o.restrict(r); err != nil { // binds this thread and the plugin started from it
-		return err
-	}
 	attr := &syscall.SysProcAttr{}
 	if o.Mode == modeKeeper {
 		attr.Pdeathsig = syscall.SIGKILL
@@ -30,12 +28,27 @@ func (o order) look(r *Report) error {
 		Path: o.Path, Args: o.Args, Env: pluginEnv(),
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, SysProcAttr: attr,
 	}
+	inner := o.Mode == modeKeeper && o.Profile.Name == Strict
+	if inner {
+		// File rules would bind the keeper too, and name its /proc/self: a second
+		// shim takes them on and answers the host itself.
+		if err := o.second(&cmd, r); err != nil {
+			return err
+		}
+	} else if err := o.restrict(r); err != nil { // binds this thread and the plugin started from it
+		return err
+	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the plugin: %w", err)
 	}
 	plugin := cmd.Process.Pid
 	silence()
-	if err := r.answer(nil); err != nil {
+	for _, f := range cmd.ExtraFiles {
+		f.Close()
+	}
+	if inner {
+		unix.Close(reportFD)
+	} else if err := r.answer(nil); err != nil {
 		return err
 	}
 
@@ -45,6 +58,27 @@ func (o order) look(r *Report) error {
 	}()
 	status := reap(plugin)
 	end(o.Mode, exitCode(status))
+	return nil
+}
+
+// second makes cmd the start of an inner shim.
+func (o order) second(cmd *exec.Cmd, r *Report) error {
+	o.Mode, o.Report = modeInner, *r
+	text, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	cmd.Path = "/proc/self/exe"
+	cmd.Args = []string{"bulkhead-sandbox", shimArg, o.Profile.Plugin}
+	cmd.Env = append(cmd.Env, orderEnv+"="+string(text))
+	// Duplicates: the originals stay the keeper's own.
+	for i, fd := range []int{reportFD, lifeFD} {
+		dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 10+i)
+		if err != nil {
+			return err
+		}
+		cmd.ExtraFiles = append(cmd.ExtraFiles, os.NewFile(uintptr(dup), "shim"))
+	}
 	return nil
 }
 

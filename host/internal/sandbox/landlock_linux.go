@@ -55,6 +55,9 @@ func (o order) landlock(r *Report) error {
 	if o.Profile.Name == Strict {
 		r.has("files by Landlock ABI %d", abi)
 	}
+	if o.Profile.Name == Strict && !o.NS.Mount && abi < 9 {
+		r.lacks("unix sockets of others closed by path (Landlock ABI %d, no mount namespace)", abi)
+	}
 	if abi >= 6 {
 		r.has("signals and abstract sockets closed (Landlock scope)")
 	} else if !o.NS.PID {

@@ -12,6 +12,7 @@ const (
 	modeExec   = "exec"
 	modeInit   = "init"
 	modeKeeper = "keeper"
+	modeInner  = "inner" // below a keeper: restricts itself and becomes the plugin
 	modeProbe  = "probe"
 )
 
@@ -30,6 +31,7 @@ type order struct {
 	Args    []string `json:"args"`
 	Profile Profile  `json:"profile"`
 	NS      spaces   `json:"ns"`
+	Report  Report   `json:"report"` // of the keeper, for its inner shim
 }
 
 // spaces are the namespaces the shim was born into.

@@ -54,6 +54,10 @@ func probeInside(s spaces) error {
 }
 
 func (o order) run(r *Report) error {
+	if o.Mode == modeInner {
+		*r = o.Report
+		return o.become(r)
+	}
 	r.Profile, r.Network = o.Profile.Name, o.Profile.Network
 	if o.Mode != modeKeeper {
 		// Death of the host is death of the plugin; the pipe covers a host that
@@ -84,18 +88,25 @@ func (o order) run(r *Report) error {
 		return err
 	}
 	if o.Mode == modeExec {
-		if err := o.restrict(r); err != nil {
-			return err
-		}
-		// The answer goes out last: after it there is only the exec.
-		if err := r.answer(nil); err != nil {
-			return err
-		}
-		err := syscall.Exec(o.Path, o.Args, pluginEnv())
-		fmt.Fprintf(os.Stderr, "start %s: %v\n", o.Path, err)
-		os.Exit(exitShim)
+		return o.become(r)
 	}
 	return o.look(r)
+}
+
+// become restricts this thread and execs the plugin. It comes back only with an
+// error.
+func (o order) become(r *Report) error {
+	if err := o.restrict(r); err != nil {
+		return err
+	}
+	// The answer goes out last: after it there is only the exec.
+	if err := r.answer(nil); err != nil {
+		return err
+	}
+	err := syscall.Exec(o.Path, o.Args, pluginEnv())
+	fmt.Fprintf(os.Stderr, "start %s: %v\n", o.Path, err)
+	os.Exit(exitShim)
+	return err
 }
 
 // restrict gives up what the plugin must not have. It binds this thread, and all

@@ -28,8 +28,14 @@ func Build(t testing.TB, importPath string) string {
 	if out, ok := builds.made[importPath]; ok {
 		return out
 	}
+	if out := os.Getenv(madeEnv(importPath)); out != "" {
+		return out
+	}
 	if builds.dir == "" {
 		dir, err := os.MkdirTemp("", "testbin")
+		if err == nil {
+			err = os.Chmod(dir, 0o755)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,6 +55,15 @@ func Build(t testing.TB, importPath string) string {
 	builds.made[importPath] = out
 	return out
 }
+
+// madeEnv names the variable that hands a built binary to a test run that can't
+// build, as another user's.
+func madeEnv(importPath string) string {
+	return "TESTBIN_" + strings.ToUpper(filepath.Base(importPath))
+}
+
+// Made is that variable, set.
+func Made(importPath, path string) string { return madeEnv(importPath) + "=" + path }
 
 // Cleanup removes what Build made; for TestMain, after the tests.
 func Cleanup() {
