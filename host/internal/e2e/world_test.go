@@ -1,0 +1,233 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/api"
+	"github.com/bulkhead-dev/bulkhead/host/internal/testbin"
+)
+
+const module = "github.com/bulkhead-dev/bulkhead/"
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	testbin.Cleanup()
+	os.Exit(code)
+}
+
+// world is a folder with a config, a plugins folder and perhaps a running host.
+type world struct {
+	t    *testing.T
+	dir  string
+	host *exec.Cmd
+	log  *bytes.Buffer
+	done chan struct{}
+}
+
+// newWorld makes a folder with a config; a plugins folder holds copies of the
+// named binaries.
+func newWorld(t *testing.T, hcl string, plugins ...string) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir()}
+	w.mkdir("plugins")
+	for _, p := range plugins {
+		w.install(p)
+	}
+	w.write("config.hcl", "host {\n  data_dir = \"data\"\n  plugins  = \"plugins\"\n  shared   = \"shared\"\n}\n\nfrontend \"http\" {\n  address = \"127.0.0.1:0\"\n}\n\n"+hcl)
+	return w
+}
+
+func (w *world) mkdir(name string) {
+	w.t.Helper()
+	if err := os.MkdirAll(filepath.Join(w.dir, name), 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) write(name, text string) {
+	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// install puts a plugin built from source into the plugins folder.
+func (w *world) install(name string) string {
+	w.t.Helper()
+	from := testbin.Build(w.t, map[string]string{
+		"fixture": module + "host/internal/e2e/fixture", "web": module + "plugins/web", "testplugin": module + "host/internal/testplugin",
+	}[name])
+	to := filepath.Join(w.dir, "plugins", "bulkhead-plugin-"+name)
+	if err := os.Link(from, to); err != nil {
+		raw, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(to, raw, 0o755)
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return to
+}
+
+func bulkhead(t *testing.T) string { return testbin.Build(t, module+"host") }
+
+// serve starts the host and waits until it is ready.
+func (w *world) serve() {
+	w.t.Helper()
+	w.log = &bytes.Buffer{}
+	w.host = exec.Command(bulkhead(w.t), "serve")
+	w.host.Dir, w.host.Stdout, w.host.Stderr = w.dir, w.log, w.log
+	w.host.WaitDelay = 2 * time.Second
+	if err := w.host.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.done = make(chan struct{})
+	go func(cmd *exec.Cmd, done chan struct{}) {
+		defer close(done)
+		_ = cmd.Wait() // how it ends is the test's to judge
+	}(w.host, w.done)
+	w.t.Cleanup(w.stop)
+	testbin.Await(w.t, 30*time.Second, "the host to be ready", func() bool {
+		select {
+		case <-w.done:
+			w.t.Fatalf("the host ended:\n%s", w.log)
+		default:
+		}
+		s, err := w.statusOf()
+		return err == nil && !strings.Contains(fmt.Sprint(states(s)), "starting")
+	})
+}
+
+func states(s api.Status) (out []string) {
+	for _, p := range s.Plugins {
+		out = append(out, p.Name+"="+p.State)
+	}
+	return out
+}
+
+// stop ends the host as an operator would.
+func (w *world) stop() {
+	if w.host == nil {
+		return
+	}
+	_ = w.host.Process.Signal(syscall.SIGTERM) // it may have ended already
+	w.gone(40 * time.Second)
+}
+
+// kill ends the host with -9.
+func (w *world) kill() {
+	w.t.Helper()
+	if err := w.host.Process.Kill(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.gone(10 * time.Second)
+}
+
+func (w *world) gone(limit time.Duration) {
+	select {
+	case <-w.done:
+	case <-time.After(limit):
+		w.t.Errorf("the host did not end within %s:\n%s", limit, w.log)
+		_ = w.host.Process.Kill()
+		<-w.done
+	}
+	w.host = nil
+}
+
+func (w *world) statusOf() (api.Status, error) {
+	var s api.Status
+	out, _, code := w.runQuiet("status", "--json")
+	if code != 0 {
+		return s, fmt.Errorf("status: exit %d", code)
+	}
+	return s, json.Unmarshal([]byte(out), &s)
+}
+
+// plugin is one plugin's status.
+func (w *world) plugin(name string) api.PluginStatus {
+	w.t.Helper()
+	s, err := w.statusOf()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, p := range s.Plugins {
+		if p.Name == name {
+			return p
+		}
+	}
+	w.t.Fatalf("no plugin %q in %v", name, states(s))
+	return api.PluginStatus{}
+}
+
+// run runs a command of the host's command line.
+func (w *world) run(args ...string) (stdout, stderr string, code int) {
+	w.t.Helper()
+	return w.runQuiet(args...)
+}
+
+func (w *world) runQuiet(args ...string) (stdout, stderr string, code int) {
+	return w.runIn("", args...)
+}
+
+func (w *world) runIn(stdin string, args ...string) (stdout, stderr string, code int) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, bulkhead(w.t), args...)
+	var out, errOut bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.Stdin = w.dir, &out, &errOut, strings.NewReader(stdin)
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+	case errors.As(err, &exit):
+		code = exit.ExitCode()
+	default:
+		w.t.Fatalf("%v: %v", args, err)
+	}
+	return out.String(), errOut.String(), code
+}
+
+// ok runs a command that must succeed.
+func (w *world) ok(args ...string) string {
+	w.t.Helper()
+	out, errOut, code := w.run(args...)
+	if code != 0 {
+		w.t.Fatalf("%v: exit %d\n%s%s", args, code, out, errOut)
+	}
+	return out
+}
+
+// fails runs a command that must end with code and say each of words.
+func (w *world) fails(code int, words []string, args ...string) string {
+	w.t.Helper()
+	out, errOut, got := w.run(args...)
+	all := out + errOut
+	if got != code {
+		w.t.Errorf("%v: exit %d, want %d\n%s", args, got, code, clip(all))
+	}
+	for _, word := range words {
+		if !strings.Contains(all, word) {
+			w.t.Errorf("%v does not say %q:\n%s", args, word, clip(all))
+		}
+	}
+	return all
+}
+
+func clip(s string) string {
+	if len(s) > 4000 {
+		return s[:4000] + "…"
+	}
+	return s
+}
