@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/bulkhead-dev/bulkhead/sdk/child"
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 	"github.com/bulkhead-dev/bulkhead/sdk/wire"
 	"github.com/hashicorp/go-hclog"
@@ -18,9 +19,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Serve serves the plugin until the host ends it. It is all a main does. A
-// mistake in the plugin's definition is printed and ends the process with 1.
+// Serve serves the plugin until the host ends it. It is all a main does; one that
+// does something before calls child.Init first when it starts children. A mistake in the plugin's definition is printed and ends the process with 1.
 func Serve(p *Plugin) {
+	child.Init()
 	conf, err := ServeConfig(p)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
