@@ -88,6 +88,8 @@ func (u *unit) await(ctx context.Context, begun time.Time, spent *generation) (*
 		}
 		next := max(0, time.Until(at))
 		switch {
+		case u.life.Err() != nil:
+			return nil, fault.New(fault.HostStopping, "the host is stopping; plugin %q takes no more calls", u.name)
 		case state == Quarantined:
 			return nil, fault.New(fault.PluginQuarantined, "plugin %q failed too often and is quarantined (%s); next attempt in %s, or `bulkhead plugin restart %s`", u.name, text(last), next.Round(time.Second), u.name).After(next)
 		case state == Stopped, state == Draining && !holding:
