@@ -47,7 +47,7 @@ func (s *server) run(ctx context.Context, call *Call, req *pluginv1.InvokeReques
 			result, err = Result{}, Errorf(ExecutionFailed, "%q panicked: %v; the stack is in the log", call.Name, v).WithRef(refPanic)
 		}
 	}()
-	if !s.isConfigured() {
+	if !s.configured.Load() {
 		return Result{}, Errorf(Unavailable, "plugin %q is not configured yet", s.p.Name).After(0)
 	}
 	offers := s.p.offers.view()

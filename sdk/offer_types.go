@@ -78,6 +78,10 @@ type CompletionTarget struct {
 	Context  json.RawMessage // arguments already settled
 }
 
+// maxOffered is the most one offered thing may have, in bytes, so that it fits a
+// part of a snapshot.
+const maxOffered = 1 << 20
+
 // checkOffer names every mistake of an offer by itself: names, schemas, doubles.
 func checkOffer(o Offer) error {
 	var errs []error
@@ -88,6 +92,11 @@ func checkOffer(o Offer) error {
 		}
 		seen[kind+name] = true
 	}
+	tooLarge := func(kind, name string, n int) {
+		if n > maxOffered {
+			errs = append(errs, fmt.Errorf("%s %q has %d bytes; at most %d are allowed", kind, name, n, maxOffered))
+		}
+	}
 	for _, t := range o.Tools {
 		errs = append(errs, t.check())
 		double("tool", t.spec.name)
@@ -96,24 +105,28 @@ func checkOffer(o Offer) error {
 		if p.Name == "" || p.Handler == nil {
 			errs = append(errs, fmt.Errorf("prompt %q: a name and a handler are needed", p.Name))
 		}
+		tooLarge("prompt", p.Name, len(p.Description)+len(p.RawArguments)+len(p.Meta))
 		double("prompt", p.Name)
 	}
 	for _, r := range o.Resources {
 		if r.URI == "" || r.Name == "" || r.Handler == nil {
 			errs = append(errs, fmt.Errorf("resource %q: a URI, a name and a handler are needed", r.URI))
 		}
+		tooLarge("resource", r.URI, len(r.Description)+len(r.Meta))
 		double("resource", r.URI)
 	}
 	for _, t := range o.Templates {
 		if t.URITemplate == "" || t.Handler == nil || t.Matches == nil {
 			errs = append(errs, fmt.Errorf("template %q: Matches and a handler are needed", t.URITemplate))
 		}
+		tooLarge("template", t.URITemplate, len(t.Description)+len(t.Meta))
 		double("template", t.URITemplate)
 	}
 	for _, g := range o.Guides {
 		if g.Name == "" || g.Summary == "" || g.Markdown == "" {
 			errs = append(errs, fmt.Errorf("guide %q: a name, a summary and a text are needed", g.Name))
 		}
+		tooLarge("guide", g.Name, len(g.Summary)+len(g.Markdown))
 		double("guide", g.Name)
 	}
 	for i, text := range o.Orientation {

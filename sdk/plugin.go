@@ -110,6 +110,13 @@ func (p *Plugin) Host() *Host {
 // Call.SessionRef, kept, or what Host.DeriveRun gave.
 func (p *Plugin) HostFor(handle string) *Host { return p.Host().For(handle) }
 
+// Close drops the connection to the host. Serve's process needs no Close; what
+// serves a plugin inside a longer life does.
+func (p *Plugin) Close() {
+	p.init()
+	p.host.close()
+}
+
 func (p *Plugin) init() {
 	p.once.Do(func() {
 		p.log = newLogSink(p.Name)

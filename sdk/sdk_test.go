@@ -88,6 +88,10 @@ func samplePlugin() *sdk.Plugin {
 			sdk.NewTool("plainfail", "Fails in its own words.", func(context.Context, *sdk.Call, struct{}) (sdk.Result, error) {
 				return sdk.Result{}, errors.New("just broken \xff")
 			}),
+			sdk.NewTool("remember", "Keeps something.", func(ctx context.Context, call *sdk.Call, _ struct{}) (sdk.Result, error) {
+				_, err := call.Host().State().Put(ctx, "key", []byte("value"), false)
+				return sdk.TextResult("kept"), err
+			}),
 			sdk.NewTool("broken", "Gives bad JSON.", func(context.Context, *sdk.Call, struct{}) (sdk.Result, error) {
 				return sdk.Result{Structured: json.RawMessage(`{"a":`)}, nil
 			}),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 	"google.golang.org/grpc/codes"
@@ -16,8 +17,8 @@ type server struct {
 	p     *Plugin
 	calls *calls
 
-	mu         sync.Mutex
-	configured bool
+	configured atomic.Bool
+	mu         sync.Mutex // held while Configure or Activate runs
 	active     bool
 	background context.Context // lives until the drain; hooks run on it
 	quiesce    context.CancelFunc
@@ -67,7 +68,7 @@ var noSettings = NewConfig(struct{}{})
 func (s *server) Configure(ctx context.Context, req *pluginv1.ConfigureRequest) (*pluginv1.ConfigureResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	again := s.configured
+	again := s.configured.Load()
 	if h := req.GetHost(); h != nil && !again {
 		s.p.facts.Store(&Facts{
 			Instance: h.GetInstance(), Generation: h.GetGeneration(), DataDir: h.GetDataDir(),
@@ -83,7 +84,7 @@ func (s *server) Configure(ctx context.Context, req *pluginv1.ConfigureRequest) 
 	switch {
 	case diags.HasErrors():
 	case !again:
-		s.configured = true
+		s.configured.Store(true)
 		resp.Outcome = pluginv1.ConfigureResponse_OUTCOME_CONFIGURED
 	case outcome == taken:
 		resp.Outcome = pluginv1.ConfigureResponse_OUTCOME_RECONFIGURED
@@ -100,16 +101,10 @@ func (s *server) configure(ctx context.Context, raw []byte, again bool) (configu
 	return taken, noSettings.validate(ctx, raw), nil
 }
 
-func (s *server) isConfigured() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.configured
-}
-
 func (s *server) Activate(context.Context, *pluginv1.ActivateRequest) (*pluginv1.ActivateResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.configured {
+	if !s.configured.Load() {
 		return nil, status.Errorf(codes.FailedPrecondition, "plugin %q is not configured", s.p.Name)
 	}
 	if s.active || s.p.Activate == nil {

@@ -172,6 +172,9 @@ func (t *Tool) check() error {
 			errs = append(errs, fmt.Errorf("%s: not a JSON object", what))
 		}
 	}
+	if n := len(s.description) + len(s.inputSchema) + len(s.outputSchema) + len(s.rawAnnotations) + len(s.meta) + len(s.argDefaults); n > maxOffered {
+		errs = append(errs, fmt.Errorf("description and schemas have %d bytes; at most %d are allowed", n, maxOffered))
+	}
 	if len(errs) > 0 {
 		return fmt.Errorf("tool %q: %w", s.name, errors.Join(errs...))
 	}

@@ -12,7 +12,7 @@ import (
 // WatchOffers streams the whole offer now and after every change. Changes that
 // come faster than they are sent become one snapshot.
 func (s *server) WatchOffers(_ *pluginv1.WatchOffersRequest, stream pluginv1.PluginService_WatchOffersServer) error {
-	if !s.isConfigured() {
+	if !s.configured.Load() {
 		return status.Errorf(codes.FailedPrecondition, "plugin %q is not configured", s.p.Name)
 	}
 	for {

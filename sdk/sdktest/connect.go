@@ -71,6 +71,7 @@ func serve(t testing.TB, p *sdk.Plugin, host *FakeHost) *connection {
 		case <-time.After(limit):
 			t.Error("the plugin does not stop serving")
 		}
+		p.Close()
 	})
 }
 
@@ -113,6 +114,14 @@ func dial(t testing.TB, conf *plugin.ClientConfig, host *FakeHost, after func())
 	if err != nil {
 		done()
 		t.Fatalf("the plugin does not serve the protocol: %v", err)
+	}
+	if conf.Reattach != nil {
+		// Kill leaves a plugin of this very process alone, and the connection too.
+		kill := done
+		done = func() {
+			_ = rpc.Close() // what it can't close ends with the server
+			kill()
+		}
 	}
 	c := &connection{client: raw.(pluginv1.PluginServiceClient), close: sync.OnceFunc(done)}
 	t.Cleanup(c.close)
