@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/stats"
 )
 
 // connection is a served plugin and the client to it.
@@ -28,8 +29,20 @@ type connection struct {
 // the plugin as soon as it is connected.
 type hostGlue struct {
 	plugin.NetRPCUnsupportedPlugin
-	host *FakeHost
+	host     *FakeHost
+	arrivals *arrivals
 }
+
+// arrivals tells when the plugin has connected to the host service.
+type arrivals struct {
+	once  sync.Once
+	first chan struct{}
+}
+
+func (a *arrivals) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (a *arrivals) HandleRPC(context.Context, stats.RPCStats)                         {}
+func (a *arrivals) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (a *arrivals) HandleConn(context.Context, stats.ConnStats)                       { a.once.Do(func() { close(a.first) }) }
 
 func (g *hostGlue) GRPCServer(*plugin.GRPCBroker, *grpc.Server) error {
 	return errors.New("sdktest is the host's side")
@@ -37,7 +50,7 @@ func (g *hostGlue) GRPCServer(*plugin.GRPCBroker, *grpc.Server) error {
 
 func (g *hostGlue) GRPCClient(_ context.Context, broker *plugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
 	go broker.AcceptAndServe(wire.HostServiceID, func(opts []grpc.ServerOption) *grpc.Server {
-		server := grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(wire.MaxMessage))...)
+		server := grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(wire.MaxMessage), grpc.StatsHandler(g.arrivals))...)
 		pluginv1.RegisterHostServiceServer(server, g.host)
 		return server
 	})
@@ -97,7 +110,8 @@ func launch(t testing.TB, path string, s *Session) *connection {
 func dial(t testing.TB, conf *plugin.ClientConfig, host *FakeHost, after func()) *connection {
 	t.Helper()
 	conf.HandshakeConfig = wire.Handshake
-	conf.Plugins = plugin.PluginSet{wire.PluginSet: &hostGlue{host: host}}
+	glue := &hostGlue{host: host, arrivals: &arrivals{first: make(chan struct{})}}
+	conf.Plugins = plugin.PluginSet{wire.PluginSet: glue}
 	conf.AllowedProtocols = []plugin.Protocol{plugin.ProtocolGRPC}
 	conf.Logger = hclog.NewNullLogger()
 	client := plugin.NewClient(conf)
@@ -121,6 +135,13 @@ func dial(t testing.TB, conf *plugin.ClientConfig, host *FakeHost, after func())
 		done = func() {
 			_ = rpc.Close() // what it can't close ends with the server
 			kill()
+		}
+		// An end before the plugin has its connection would leave it dialling.
+		select {
+		case <-glue.arrivals.first:
+		case <-time.After(limit):
+			done()
+			t.Fatal("the plugin does not connect to the host service")
 		}
 	}
 	c := &connection{client: raw.(pluginv1.PluginServiceClient), close: sync.OnceFunc(done)}
