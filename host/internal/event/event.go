@@ -17,37 +17,45 @@ type Event struct {
 	Session string          `json:"session,omitempty"`
 	CallID  string          `json:"call_id,omitempty"`
 	Data    json.RawMessage `json:"data,omitempty"`
+
+	data any // becomes Data when somebody looks: calls publish far more often
+}
+
+func (e Event) seen() Event {
+	if e.data != nil {
+		if raw, err := json.Marshal(e.data); err == nil {
+			e.Data = raw
+		}
+		e.data = nil
+	}
+	return e
 }
 
 // Bus keeps the last events and feeds followers. A follower that does not keep
 // up loses events, which it sees by the gap in Seq; it never slows the host.
 type Bus struct {
 	mu     sync.Mutex
-	seq    uint64
-	tail   []Event
-	keep   int
+	seq    uint64  // of the last event
+	ring   []Event // event n stands at n modulo its length
 	follow map[chan Event]struct{}
 }
 
 // New makes a bus that keeps the last keep events.
-func New(keep int) *Bus { return &Bus{keep: keep, follow: map[chan Event]struct{}{}} }
+func New(keep int) *Bus { return &Bus{ring: make([]Event, max(keep, 1)), follow: map[chan Event]struct{}{}} }
 
-// Publish numbers and dates e and hands it on. data is marshalled to JSON; nil is none.
+// Publish numbers and dates e and hands it on. data becomes its Data as JSON and
+// must not change afterwards; nil is none.
 func (b *Bus) Publish(e Event, data any) {
-	if data != nil {
-		if raw, err := json.Marshal(data); err == nil {
-			e.Data = raw
-		}
-	}
+	e.data = data
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.seq++
 	e.Seq, e.At = b.seq, time.Now().UTC()
-	if len(b.tail) == b.keep {
-		copy(b.tail, b.tail[1:])
-		b.tail = b.tail[:b.keep-1]
+	b.ring[b.seq%uint64(len(b.ring))] = e
+	if len(b.follow) == 0 {
+		return
 	}
-	b.tail = append(b.tail, e)
+	e = e.seen()
 	for ch := range b.follow {
 		select {
 		case ch <- e:
@@ -64,11 +72,13 @@ func (b *Bus) Tail(after uint64) []Event {
 }
 
 func (b *Bus) after(seq uint64) []Event {
+	keep := uint64(len(b.ring))
+	if b.seq > keep {
+		seq = max(seq, b.seq-keep)
+	}
 	out := []Event{}
-	for _, e := range b.tail {
-		if e.Seq > seq {
-			out = append(out, e)
-		}
+	for n := seq + 1; n <= b.seq; n++ {
+		out = append(out, b.ring[n%keep].seen())
 	}
 	return out
 }
@@ -81,7 +91,7 @@ func (b *Bus) Follow(after uint64) (tail []Event, next <-chan Event, end func())
 	b.follow[ch] = struct{}{}
 	return b.after(after), ch, func() {
 		b.mu.Lock()
+		defer b.mu.Unlock()
 		delete(b.follow, ch)
-		b.mu.Unlock()
 	}
 }

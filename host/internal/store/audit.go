@@ -18,7 +18,8 @@ import (
 
 const (
 	auditQueue   = 4096
-	auditBatch   = 256
+	auditBatch   = 1024
+	auditLinger  = 100 * time.Millisecond // how long a row waits for others
 	auditWait    = 250 * time.Millisecond // how long a call waits for room
 	auditRetry   = time.Second            // between attempts on a disk that refuses
 	auditFlush   = 10 * time.Second       // at Close
@@ -146,12 +147,15 @@ func (a *auditor) stop() error {
 
 // run collects rows into batches. A batch that can't be written is kept and
 // tried again, so the queue fills and callers begin to notice.
+// run writes rows together: a transaction a row would cost more than the calls.
 func (a *auditor) run() {
 	defer close(a.done)
 	for {
 		select {
 		case row := <-a.rows:
-			a.persist(a.collect([]AuditRow{row}))
+			if !a.gather([]AuditRow{row}) {
+				return
+			}
 		case reply := <-a.flushes:
 			reply <- a.persist(a.collectAll())
 		case <-a.quit:
@@ -161,16 +165,27 @@ func (a *auditor) run() {
 	}
 }
 
-func (a *auditor) collect(batch []AuditRow) []AuditRow {
+// gather waits a moment for more rows and writes them; false after quit.
+func (a *auditor) gather(batch []AuditRow) bool {
+	timer := time.NewTimer(auditLinger)
+	defer timer.Stop()
 	for len(batch) < auditBatch {
 		select {
 		case row := <-a.rows:
 			batch = append(batch, row)
-		default:
-			return batch
+			continue
+		case reply := <-a.flushes:
+			reply <- a.persist(append(batch, a.collectAll()...))
+			return true
+		case <-a.quit:
+			a.persist(append(batch, a.collectAll()...))
+			return false
+		case <-timer.C:
 		}
+		break
 	}
-	return batch
+	a.persist(batch)
+	return true
 }
 
 func (a *auditor) collectAll() []AuditRow {
