@@ -78,13 +78,13 @@ func serve(t testing.TB, p *sdk.Plugin, host *FakeHost) *connection {
 		t.Fatal("the plugin does not serve")
 	}
 	return dial(t, &plugin.ClientConfig{Reattach: at}, host, func() {
-		stop()
+		defer p.Close()
+		defer stop()
 		select {
-		case <-closed:
+		case <-closed: // closing the connection has stopped the server
 		case <-time.After(limit):
 			t.Error("the plugin does not stop serving")
 		}
-		p.Close()
 	})
 }
 
@@ -124,11 +124,6 @@ func dial(t testing.TB, conf *plugin.ClientConfig, host *FakeHost, after func())
 		done()
 		t.Fatalf("the plugin does not start: %v", err)
 	}
-	raw, err := rpc.Dispense(wire.PluginSet)
-	if err != nil {
-		done()
-		t.Fatalf("the plugin does not serve the protocol: %v", err)
-	}
 	if conf.Reattach != nil {
 		// Kill leaves a plugin of this very process alone, and the connection too.
 		kill := done
@@ -136,6 +131,13 @@ func dial(t testing.TB, conf *plugin.ClientConfig, host *FakeHost, after func())
 			_ = rpc.Close() // what it can't close ends with the server
 			kill()
 		}
+	}
+	raw, err := rpc.Dispense(wire.PluginSet)
+	if err != nil {
+		done()
+		t.Fatalf("the plugin does not serve the protocol: %v", err)
+	}
+	if conf.Reattach != nil {
 		// An end before the plugin has its connection would leave it dialling.
 		select {
 		case <-glue.arrivals.first:
