@@ -108,3 +108,17 @@ func await(t *testing.T, what string, ok func() bool) {
 		}
 	}
 }
+
+func TestCheckOutsideOfTests(t *testing.T) {
+	for _, o := range sdktest.Check(self(t), "", sdktest.Env(serveEnv+"=1")) {
+		if !o.Passed && o.Skipped == "" {
+			t.Errorf("%s: %q", o.Name, o.Lines)
+		}
+	}
+	bad := sdktest.Check("/bin/true", "")
+	for _, o := range bad {
+		if o.Passed || o.Skipped == "" && !strings.Contains(strings.Join(o.Lines, "\n"), "does not start") {
+			t.Errorf("/bin/true passes for a plugin: %+v", o)
+		}
+	}
+}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"strings"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/bulkhead-dev/bulkhead/sdk"
@@ -33,7 +32,7 @@ type Reply struct {
 	State      []byte // what a question carries
 	Chunk      *sdk.ChunkHint
 
-	t testing.TB
+	t TB
 }
 
 // Question is one request of a result that asks.

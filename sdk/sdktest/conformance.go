@@ -23,44 +23,60 @@ import (
 // is called once a case, since a plugin is configured once in its life.
 func Run(t *testing.T, make func() *sdk.Plugin, opts ...Option) {
 	t.Helper()
-	conform(t, opts, func(t *testing.T, opts ...Option) *Session { return Start(t, make(), opts...) })
+	conform(t, opts, func(t TB, opts ...Option) *Session { return Start(t, make(), opts...) })
 }
 
 // RunBinary puts a built plugin through the same cases. configJSON is its
 // evaluated config; empty = {}.
 func RunBinary(t *testing.T, path, configJSON string, opts ...Option) {
 	t.Helper()
-	if configJSON != "" {
-		opts = append([]Option{Config(configJSON)}, opts...)
-	}
-	conform(t, opts, func(t *testing.T, opts ...Option) *Session { return Launch(t, path, opts...) })
+	conform(t, withConfig(configJSON, opts), func(t TB, opts ...Option) *Session { return Launch(t, path, opts...) })
 }
 
-func conform(t *testing.T, opts []Option, start func(*testing.T, ...Option) *Session) {
+func withConfig(configJSON string, opts []Option) []Option {
+	if configJSON == "" {
+		return opts
+	}
+	return append([]Option{Config(configJSON)}, opts...)
+}
+
+func conform(t *testing.T, opts []Option, start func(TB, ...Option) *Session) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			var o options
-			for _, opt := range opts {
-				opt(&o)
+			if c.slow && slowTool(opts) == "" {
+				t.Skip(noSlowTool)
 			}
-			if c.slow && o.slow == "" {
-				t.Skip("no slow tool is named: see sdktest.SlowTool")
-			}
-			mine := append([]Option(nil), opts...)
-			if c.raw {
-				mine = append(mine, Unconfigured())
-			}
-			c.run(t, start(t, mine...))
+			c.run(t, start(t, c.options(opts)...))
 		})
 	}
 }
 
-var cases = []struct {
+const noSlowTool = "no slow tool is named: see sdktest.SlowTool"
+
+func slowTool(opts []Option) string {
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o.slow
+}
+
+func (c conformanceCase) options(opts []Option) []Option {
+	mine := append([]Option(nil), opts...)
+	if c.raw {
+		mine = append(mine, Unconfigured())
+	}
+	return mine
+}
+
+type conformanceCase struct {
 	name string
 	raw  bool // starts unconfigured
 	slow bool // needs a slow tool
-	run  func(*testing.T, *Session)
-}{
+	run  func(TB, *Session)
+}
+
+var cases = []conformanceCase{
 	{"describe is stable", true, false, describeStable},
 	{"validate has no effect", true, false, validateNoEffect},
 	{"an unknown setting is refused", true, false, unknownSetting},
@@ -77,7 +93,7 @@ var cases = []struct {
 	{"drain cuts what outlasts it", false, true, drainCuts},
 }
 
-func describeStable(t *testing.T, s *Session) {
+func describeStable(t TB, s *Session) {
 	first := describe(t, s)
 	if first.GetName() == "" || first.GetVersion() == "" {
 		t.Errorf("name %q, version %q: both are needed", first.GetName(), first.GetVersion())
@@ -101,7 +117,7 @@ func describeStable(t *testing.T, s *Session) {
 	}
 }
 
-func describe(t *testing.T, s *Session) *pluginv1.DescribeResponse {
+func describe(t TB, s *Session) *pluginv1.DescribeResponse {
 	t.Helper()
 	ctx, cancel := s.context()
 	defer cancel()
@@ -112,7 +128,7 @@ func describe(t *testing.T, s *Session) *pluginv1.DescribeResponse {
 	return d
 }
 
-func validateNoEffect(t *testing.T, s *Session) {
+func validateNoEffect(t TB, s *Session) {
 	if faults := s.Validate(s.opts.config); hasError(faults) {
 		t.Fatalf("the config given to the test is refused: %v", faults)
 	}
@@ -134,7 +150,7 @@ func hasError(lines []string) bool {
 	return false
 }
 
-func unknownSetting(t *testing.T, s *Session) {
+func unknownSetting(t TB, s *Session) {
 	if faults := s.Validate(`{"no_such_setting":1}`); !hasError(faults) {
 		t.Error("Validate takes a setting nobody knows")
 	}
@@ -146,14 +162,14 @@ func unknownSetting(t *testing.T, s *Session) {
 	}
 }
 
-func configureTwice(t *testing.T, s *Session) {
+func configureTwice(t TB, s *Session) {
 	s.Configure(s.opts.config)
 	if outcome := s.Configure(s.opts.config); outcome != "reconfigured" {
 		t.Errorf("the same bytes again give %q, they change nothing", outcome)
 	}
 }
 
-func offersBeforeActivate(t *testing.T, s *Session) {
+func offersBeforeActivate(t TB, s *Session) {
 	s.Configure(s.opts.config)
 	before := s.snapshot()
 	if before.GetRevision() == 0 {
@@ -165,7 +181,7 @@ func offersBeforeActivate(t *testing.T, s *Session) {
 	}
 }
 
-func namesAndSchemas(t *testing.T, s *Session) {
+func namesAndSchemas(t TB, s *Session) {
 	pattern := regexp.MustCompile(wire.ToolName)
 	seen := map[string]bool{}
 	for _, tool := range s.snapshot().GetTools() {
@@ -207,11 +223,11 @@ func compiles(raw []byte, object bool) error {
 	return err
 }
 
-func unknownTool(t *testing.T, s *Session) {
+func unknownTool(t TB, s *Session) {
 	s.Call("no_such_tool_here", `{}`).WantError("tool_not_found", "no_such_tool_here")
 }
 
-func badArguments(t *testing.T, s *Session) {
+func badArguments(t TB, s *Session) {
 	for _, name := range s.ToolNames() {
 		for _, args := range []string{`[]`, `"text"`, `{"unclosed":`, `7`} {
 			if r := s.Call(name, args); r.Code != "invalid_arguments" {
@@ -221,7 +237,7 @@ func badArguments(t *testing.T, s *Session) {
 	}
 }
 
-func healthAnswers(t *testing.T, s *Session) {
+func healthAnswers(t TB, s *Session) {
 	ctx, cancel := s.context()
 	defer cancel()
 	h, err := s.client.Health(ctx, &pluginv1.HealthRequest{})
@@ -230,7 +246,7 @@ func healthAnswers(t *testing.T, s *Session) {
 	}
 }
 
-func cancelUnknown(t *testing.T, s *Session) {
+func cancelUnknown(t TB, s *Session) {
 	ctx, cancel := s.context()
 	defer cancel()
 	resp, err := s.client.Cancel(ctx, &pluginv1.CancelRequest{CallId: "nobody", Reason: "caller"})
@@ -239,7 +255,7 @@ func cancelUnknown(t *testing.T, s *Session) {
 	}
 }
 
-func deadlineKept(t *testing.T, s *Session) {
+func deadlineKept(t TB, s *Session) {
 	// Whoever's clock is first ends it: this side's by status, the plugin's by result.
 	r, err := s.invoke(s.opts.slow, s.opts.args, Within(300*time.Millisecond))
 	if status.Code(err) != codes.DeadlineExceeded && (err != nil || r.Code != "timeout") {
@@ -249,7 +265,7 @@ func deadlineKept(t *testing.T, s *Session) {
 	s.Call("no_such_tool_here", `{}`).WantError("tool_not_found", "")
 }
 
-func cancelEnds(t *testing.T, s *Session) {
+func cancelEnds(t TB, s *Session) {
 	const id = "to-be-cancelled"
 	done := make(chan error, 1)
 	go func() {
@@ -278,7 +294,7 @@ func cancelEnds(t *testing.T, s *Session) {
 	}
 }
 
-func drains(t *testing.T, s *Session) {
+func drains(t TB, s *Session) {
 	if events, _ := s.Drain(5 * time.Second); events != "quiesced drained" {
 		t.Errorf("Drain gives %q", events)
 	}
@@ -313,7 +329,7 @@ func (s *Session) Drain(deadline time.Duration) (string, uint32) {
 	}
 }
 
-func drainCuts(t *testing.T, s *Session) {
+func drainCuts(t TB, s *Session) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	done := make(chan struct{})

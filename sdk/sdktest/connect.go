@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/bulkhead-dev/bulkhead/sdk"
@@ -58,7 +57,7 @@ func (g *hostGlue) GRPCClient(_ context.Context, broker *plugin.GRPCBroker, conn
 }
 
 // serve runs p in this process behind go-plugin's own server and socket.
-func serve(t testing.TB, p *sdk.Plugin, host *FakeHost) *connection {
+func serve(t TB, p *sdk.Plugin, host *FakeHost) *connection {
 	t.Helper()
 	conf, err := sdk.ServeConfig(p)
 	if err != nil {
@@ -89,7 +88,7 @@ func serve(t testing.TB, p *sdk.Plugin, host *FakeHost) *connection {
 }
 
 // launch starts a binary with the environment a host would give it.
-func launch(t testing.TB, path string, s *Session) *connection {
+func launch(t TB, path string, s *Session) *connection {
 	t.Helper()
 	cmd := exec.Command(path)
 	cmd.Env = append([]string{
@@ -107,7 +106,7 @@ func launch(t testing.TB, path string, s *Session) *connection {
 	}, s.Host, func() {})
 }
 
-func dial(t testing.TB, conf *plugin.ClientConfig, host *FakeHost, after func()) *connection {
+func dial(t TB, conf *plugin.ClientConfig, host *FakeHost, after func()) *connection {
 	t.Helper()
 	conf.HandshakeConfig = wire.Handshake
 	glue := &hostGlue{host: host, arrivals: &arrivals{first: make(chan struct{})}}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"testing"
 	"time"
 
 	"github.com/bulkhead-dev/bulkhead/sdk"
@@ -15,6 +14,19 @@ import (
 // limit is the deadline of every step that should take no time.
 const limit = 20 * time.Second
 
+// TB is what a session needs of a test: a *testing.T, or Check's own.
+type TB interface {
+	Helper()
+	Error(args ...any)
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Logf(format string, args ...any)
+	Failed() bool
+	Cleanup(func())
+	TempDir() string
+}
+
 // Session is a plugin under test.
 type Session struct {
 	// Host is the host service behind the plugin.
@@ -22,7 +34,7 @@ type Session struct {
 	// DataDir, SharedDir and TempDir are what the plugin was told of.
 	DataDir, SharedDir, TempDir string
 
-	t      testing.TB
+	t      TB
 	conn   *connection
 	client pluginv1.PluginServiceClient
 	opts   options
@@ -61,19 +73,19 @@ func Unconfigured() Option { return func(o *options) { o.idle = true } }
 
 // Start serves p inside this process and configures and activates it. It ends
 // with the test.
-func Start(t testing.TB, p *sdk.Plugin, opts ...Option) *Session {
+func Start(t TB, p *sdk.Plugin, opts ...Option) *Session {
 	t.Helper()
 	return newSession(t, opts, func(s *Session) *connection { return serve(s.t, p, s.Host) })
 }
 
 // Launch starts the binary at path as the host would, without its sandbox, and
 // configures and activates it. It ends with the test.
-func Launch(t testing.TB, path string, opts ...Option) *Session {
+func Launch(t TB, path string, opts ...Option) *Session {
 	t.Helper()
 	return newSession(t, opts, func(s *Session) *connection { return launch(s.t, path, s) })
 }
 
-func newSession(t testing.TB, opts []Option, connect func(*Session) *connection) *Session {
+func newSession(t TB, opts []Option, connect func(*Session) *connection) *Session {
 	t.Helper()
 	s := &Session{t: t, Host: newFakeHost(), opts: options{config: "{}"}}
 	for _, o := range opts {
