@@ -28,15 +28,21 @@ func (o order) look(r *Report) error {
 		Path: o.Path, Args: o.Args, Env: pluginEnv(),
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, SysProcAttr: attr,
 	}
-	inner := o.Mode == modeKeeper && o.Profile.Name == Strict
+	// File rules would bind the keeper too, and name its /proc/self; a limit of
+	// memory would bind the init. A second shim takes those on, and answers the
+	// host itself.
+	inner := o.Mode == modeKeeper && o.Profile.Name == Strict || o.Profile.Memory > 0
 	if inner {
-		// File rules would bind the keeper too, and name its /proc/self: a second
-		// shim takes them on and answers the host itself.
 		if err := o.second(&cmd, r); err != nil {
 			return err
 		}
-	} else if err := o.restrict(r); err != nil { // binds this thread and the plugin started from it
-		return err
+	} else {
+		if err := o.limits(r); err != nil {
+			return err
+		}
+		if err := o.restrict(r); err != nil { // binds this thread and the plugin started from it
+			return err
+		}
 	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the plugin: %w", err)

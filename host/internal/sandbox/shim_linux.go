@@ -84,9 +84,6 @@ func (o order) run(r *Report) error {
 			r.lacks("a loopback device (%v)", err)
 		}
 	}
-	if err := o.limits(r); err != nil {
-		return err
-	}
 	if o.Mode == modeExec {
 		return o.become(r)
 	}
@@ -96,12 +93,21 @@ func (o order) run(r *Report) error {
 // become restricts this thread and execs the plugin. It comes back only with an
 // error.
 func (o order) become(r *Report) error {
+	if err := o.limits(r); err != nil {
+		return err
+	}
 	if err := o.restrict(r); err != nil {
 		return err
+	}
+	if o.Profile.Memory > 0 {
+		r.has("memory %d MiB a process", o.Profile.Memory>>20)
 	}
 	// The answer goes out last: after it there is only the exec.
 	if err := r.answer(nil); err != nil {
 		return err
+	}
+	if o.Profile.Memory > 0 { // last: this runtime may need more than the plugin may have
+		limit(unix.RLIMIT_DATA, uint64(o.Profile.Memory))
 	}
 	err := syscall.Exec(o.Path, o.Args, pluginEnv())
 	fmt.Fprintf(os.Stderr, "start %s: %v\n", o.Path, err)
@@ -132,32 +138,27 @@ func (o order) restrict(r *Report) error {
 	return o.seccomp(r)
 }
 
+func limit(what int, value uint64) error {
+	return syscall.Setrlimit(what, &syscall.Rlimit{Cur: value, Max: value})
+}
+
 func (o order) limits(r *Report) error {
 	p := o.Profile
-	set := func(what int, value uint64) error {
-		return syscall.Setrlimit(what, &syscall.Rlimit{Cur: value, Max: value})
-	}
-	if err := set(unix.RLIMIT_CORE, 0); err != nil {
+	if err := limit(unix.RLIMIT_CORE, 0); err != nil {
 		return fmt.Errorf("limit core files: %w", err)
 	}
 	var had syscall.Rlimit
 	if err := syscall.Getrlimit(unix.RLIMIT_NOFILE, &had); err == nil {
-		if err := set(unix.RLIMIT_NOFILE, min(uint64(p.Files), had.Max)); err != nil {
+		if err := limit(unix.RLIMIT_NOFILE, min(uint64(p.Files), had.Max)); err != nil {
 			return fmt.Errorf("limit open files: %w", err)
 		}
 		r.has("open files %d", min(uint64(p.Files), had.Max))
-	}
-	if p.Memory > 0 {
-		if err := set(unix.RLIMIT_DATA, uint64(p.Memory)); err != nil {
-			return fmt.Errorf("limit memory: %w", err)
-		}
-		r.has("memory %d MiB a process", p.Memory>>20)
 	}
 	if p.Processes > 0 {
 		// The kernel counts per user and exempts root; only an ordinary user's
 		// own user namespace makes the count that of this plugin.
 		if os.Geteuid() != 0 && o.NS.User {
-			if err := set(unix.RLIMIT_NPROC, uint64(p.Processes)); err != nil {
+			if err := limit(unix.RLIMIT_NPROC, uint64(p.Processes)); err != nil {
 				return fmt.Errorf("limit processes: %w", err)
 			}
 			r.has("processes %d", p.Processes)

@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 	"github.com/bulkhead-dev/bulkhead/host/internal/sandbox"
 	"github.com/bulkhead-dev/bulkhead/host/internal/testbin"
+	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 )
 
 // TestFailures plays what plugins have done to hosts, the rows that kill or hang
@@ -95,16 +96,17 @@ func TestFailures(t *testing.T) {
 		{name: "exit in a call", play: func(t *testing.T, b *bench) { dies(t, b, "exit", `{"code":3}`, "") }},
 		{name: "SIGKILL", play: func(t *testing.T, b *bench) { signalled(t, b, syscall.SIGKILL) }},
 		{name: "SIGTERM", play: func(t *testing.T, b *bench) { signalled(t, b, syscall.SIGTERM) }},
-		{name: "blocked handlers", limits: Limits{Calls: 8}, play: func(t *testing.T, b *bench) {
+		{name: "blocked handlers", limits: Limits{Calls: 8}, change: func(o *Options) { o.AbandonAfter = 3 * time.Second }, play: func(t *testing.T, b *bench) {
 			gen := b.of("bad").Generation
-			for range maxAbandoned {
-				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-				_, err := b.callIn(ctx, "bad", "hang", `{}`)
+			for i := range maxAbandoned {
+				ctx, cancel := context.WithCancel(t.Context())
+				_, _, err := b.Invoke(ctx, "bad", false, &pluginv1.InvokeRequest{CallId: callID(), Name: "sleep", Arguments: []byte(`{"ms":600000,"deaf":true}`)},
+					func(*pluginv1.InvokeEvent) { cancel() })
 				cancel()
-				is(t, err, fault.CallTimeout, "")
-			}
-			if n := b.of("bad").InFlight; n != maxAbandoned {
-				t.Errorf("%d slots are taken by handlers that run", n)
+				is(t, err, fault.CallCancelled, "")
+				if n := b.of("bad").InFlight; n != i+1 {
+					t.Errorf("%d slots are taken by %d handlers that run", n, i+1)
+				}
 			}
 			b.works("bad")
 			awaitNewer(b, gen) // recycled

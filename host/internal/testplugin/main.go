@@ -71,9 +71,9 @@ func (s *server) note(what string) {
 	s.life = append(s.life, what)
 }
 
-func (s *server) Describe(ctx context.Context, _ *pluginv1.DescribeRequest) (*pluginv1.DescribeResponse, error) {
+func (s *server) Describe(_ context.Context, _ *pluginv1.DescribeRequest) (*pluginv1.DescribeResponse, error) {
 	if os.Getenv("TESTPLUGIN_HANG") == "describe" {
-		<-ctx.Done()
+		select {}
 	}
 	d := &pluginv1.DescribeResponse{Name: "testplugin", Version: "1.0.0", Swap: pluginv1.Swap_SWAP_OVERLAP, Grants: []string{"tool:echo"}}
 	return d, nil
@@ -89,9 +89,9 @@ func (s *server) Validate(_ context.Context, r *pluginv1.ValidateRequest) (*plug
 	return &pluginv1.ValidateResponse{}, nil
 }
 
-func (s *server) Configure(ctx context.Context, r *pluginv1.ConfigureRequest) (*pluginv1.ConfigureResponse, error) {
+func (s *server) Configure(_ context.Context, r *pluginv1.ConfigureRequest) (*pluginv1.ConfigureResponse, error) {
 	if os.Getenv("TESTPLUGIN_HANG") == "configure" {
-		<-ctx.Done()
+		select {}
 	}
 	s.note("configure")
 	s.mu.Lock()

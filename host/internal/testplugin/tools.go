@@ -159,7 +159,7 @@ func (s *server) misbehave(ctx context.Context, name string, a args, o out) erro
 		return say(o, "holds %d MiB", len(held))
 	case "stderr_json":
 		for _, line := range []string{`{"@message": 1}`, `{"@level": 7, "@message": "x"}`, `{"@timestamp": {}, "@message": []}`, `{"a":`, `null`, "{}"} {
-			fmt.Fprintln(os.Stderr, line)
+			fmt.Fprintln(os.NewFile(2, "fd2"), line)
 		}
 		return say(o, "written")
 	case "stderr":
@@ -167,8 +167,9 @@ func (s *server) misbehave(ctx context.Context, name string, a args, o out) erro
 		if a.Line {
 			chunk = []byte(strings.Repeat(strings.Repeat("x", 63)+"\n", 1<<10))
 		}
+		fd := os.NewFile(2, "fd2") // os.Stderr is go-plugin's pipe
 		for range a.MB * 16 {
-			os.Stderr.Write(chunk)
+			fd.Write(chunk)
 		}
 		return say(o, "written")
 	case "stdout":
@@ -178,6 +179,12 @@ func (s *server) misbehave(ctx context.Context, name string, a args, o out) erro
 			if _, err := fd.Write(chunk); err != nil {
 				return err
 			}
+		}
+		return say(o, "written")
+	case "print":
+		for range a.MB * 1024 {
+			fmt.Println(strings.Repeat("o", 1023))
+			fmt.Fprintln(os.Stderr, strings.Repeat("e", 1023))
 		}
 		return say(o, "written")
 	case "knock":
