@@ -15,6 +15,7 @@ import (
 	"github.com/tidwall/sjson"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/api"
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 )
 
 func (a *app) call() *cobra.Command {
@@ -22,12 +23,15 @@ func (a *app) call() *cobra.Command {
 	var raw, internal bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "call TOOL [JSON|-|@FILE|key=value …]", Short: "Call a tool", Args: cobra.MinimumNArgs(1),
+		Use: "call TOOL [JSON|-|@FILE|key=value …]", Short: "Call a tool", Args: takes("TOOL", "[ARGUMENT…]"),
 		Long: "Call a tool. Arguments are one JSON object, - for stdin, @FILE, or key=value pairs.\nA value that is JSON is taken as JSON, everything else as text. Without a running host one is started for the call.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			arguments, err := a.arguments(args[1:])
 			if err != nil {
-				return exit{exitUsage, err}
+				return usage(err)
+			}
+			if timeout < 0 {
+				return exit{exitUsage, errors.New("--timeout is a time from now on, such as 30s")}
 			}
 			c, end, err := a.reachOrStart(cmd.Context(), a.logger("error"))
 			if err != nil {
@@ -61,6 +65,9 @@ func (a *app) call() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if result == nil && cmd.Context().Err() != nil {
+				return failed(errInterrupted)
+			}
 			if result == nil {
 				return failed(errors.New("the host ended the call without a result"))
 			}
@@ -85,9 +92,13 @@ func (a *app) arguments(args []string) (json.RawMessage, error) {
 		var err error
 		switch {
 		case args[0] == "-":
-			raw, err = io.ReadAll(a.in)
+			raw, err = readAll(a.in)
 		case strings.HasPrefix(args[0], "@"):
-			raw, err = os.ReadFile(args[0][1:])
+			var f *os.File
+			if f, err = os.Open(args[0][1:]); err == nil {
+				raw, err = readAll(f)
+				_ = f.Close() // it was only read
+			}
 		default:
 			raw = []byte(args[0])
 		}
@@ -96,7 +107,7 @@ func (a *app) arguments(args []string) (json.RawMessage, error) {
 		}
 		if !json.Valid(raw) {
 			var v any
-			return nil, fmt.Errorf("the arguments are not JSON: %w; use a JSON object, -, @FILE or key=value", json.Unmarshal(raw, &v))
+			return nil, exit{exitUsage, fault.New(fault.BadJSON, "the arguments are not JSON: %w; use a JSON object, -, @FILE or key=value", json.Unmarshal(raw, &v))}
 		}
 		return raw, nil
 	}
@@ -120,6 +131,17 @@ func (a *app) arguments(args []string) (json.RawMessage, error) {
 		}
 	}
 	return out, nil
+}
+
+// maxRead is how much of a file or of stdin is read: more than any call may carry.
+const maxRead = 8 << 20
+
+func readAll(r io.Reader) ([]byte, error) {
+	raw, err := io.ReadAll(io.LimitReader(r, maxRead+1))
+	if err == nil && len(raw) > maxRead {
+		return nil, failed(fault.New(fault.ArgumentsTooBig, "the arguments are over %d MiB", maxRead>>20))
+	}
+	return raw, err
 }
 
 // pair says whether an argument is key=value rather than JSON, - or @FILE.
@@ -153,6 +175,26 @@ func (a *app) progress() func(api.CallEvent) {
 	}
 }
 
+// waits tells what a call waits for and how to go on.
+func (a *app) waits(r *api.CallResult) {
+	if r.Error != nil && !a.json {
+		_, about, _ := strings.Cut(r.Error.Message, "\n")
+		fmt.Fprintf(a.errOut, "%s waits (%s)\n%s\n", r.ToolName, r.Error.Ref, about)
+	}
+	for _, id := range r.Questions {
+		if a.json {
+			fmt.Fprintln(a.errOut, id)
+		} else if r.Error != nil && r.Error.Ref == string(fault.NeedsApproval) {
+			fmt.Fprintf(a.errOut, "  → `bulkhead approve %s` or `bulkhead deny %s`\n", id, id)
+		} else {
+			fmt.Fprintf(a.errOut, "  → `bulkhead answer %s key=value …`\n", id)
+		}
+	}
+	if !a.json {
+		fmt.Fprintf(a.errOut, "  → then the same call with `--session %s`\n", r.Session)
+	}
+}
+
 func (a *app) showResult(r *api.CallResult) error {
 	if a.json {
 		if err := a.print(r); err != nil {
@@ -161,13 +203,13 @@ func (a *app) showResult(r *api.CallResult) error {
 	}
 	if r.IsError {
 		if len(r.Questions) > 0 {
-			for _, id := range r.Questions {
-				fmt.Fprintln(a.errOut, id)
-			}
-			fmt.Fprintf(a.errOut, "the call waits; answer it, then repeat it with --session %s\n", r.Session)
+			a.waits(r)
 			return exit{code: exitFailed}
 		}
 		if r.Error != nil {
+			if a.json {
+				return exit{code: exitFailed} // it stands in what was printed
+			}
 			return failed(r.Error)
 		}
 	}

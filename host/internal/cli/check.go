@@ -16,7 +16,7 @@ import (
 
 func (a *app) check() *cobra.Command {
 	return &cobra.Command{
-		Use: "check", Short: "Check the config and every plugin's block", Args: cobra.NoArgs,
+		Use: "check", Short: "Check the config and every plugin's block", Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path, err := config.Find(a.config)
 			if err != nil {

@@ -45,6 +45,15 @@ func (e exit) Error() string {
 
 func failed(err error) error { return exit{exitFailed, err} }
 
+// usage is an error of what was typed, unless it says otherwise itself.
+func usage(err error) error {
+	var e exit
+	if errors.As(err, &e) {
+		return e
+	}
+	return exit{exitUsage, err}
+}
+
 // app is what every command works with.
 type app struct {
 	in          io.Reader
@@ -65,7 +74,7 @@ func Main(args []string, in io.Reader, out, errOut io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
 	}
@@ -75,6 +84,9 @@ func Main(args []string, in io.Reader, out, errOut io.Writer) int {
 	}
 	if e.err != nil {
 		a.complain(e.err)
+		if e.code == exitUsage && !a.json {
+			fmt.Fprintf(errOut, "  → `%s --help` tells how\n", cmd.CommandPath())
+		}
 	}
 	return e.code
 }
@@ -89,6 +101,7 @@ func (a *app) root() *cobra.Command {
 		Use: "bulkhead", Short: "Run every tool subsystem of an agent as a process of its own, behind one door",
 		SilenceUsage: true, SilenceErrors: true, Version: version(),
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Args:              takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cmd.Help(); err != nil {
 				return err
@@ -142,25 +155,27 @@ func (a *app) print(v any) error {
 
 // complain tells an error on stderr: what happened, its code, what to do.
 func (a *app) complain(err error) {
-	ref, message := fault.Ref(""), err.Error()
 	var f *fault.Error
 	var e *api.Error
 	switch {
-	case errors.As(err, &f):
-		ref = f.Ref
 	case errors.As(err, &e):
-		ref, message = fault.Ref(e.Ref), e.Message
+	case errors.As(err, &f):
+		e = &api.Error{Code: string(f.Class), Message: f.Message, Retryable: f.Retryable, Ref: string(f.Ref), RetryAfterMs: f.RetryAfter.Milliseconds()}
+	default:
+		e = &api.Error{Message: err.Error()}
 	}
 	if a.json {
-		_ = json.NewEncoder(a.errOut).Encode(map[string]string{"error": message, "ref": string(ref)}) // nowhere left to complain
+		enc := json.NewEncoder(a.errOut)
+		enc.SetEscapeHTML(false)
+		_ = enc.Encode(map[string]*api.Error{"error": e}) // nowhere left to complain
 		return
 	}
-	if ref == "" {
-		fmt.Fprintf(a.errOut, "bulkhead: %s\n", message)
+	if e.Ref == "" {
+		fmt.Fprintf(a.errOut, "bulkhead: %s\n", e.Message)
 		return
 	}
-	fmt.Fprintf(a.errOut, "bulkhead: %s (%s)\n", message, ref)
-	if row, ok := fault.Lookup(ref); ok {
+	fmt.Fprintf(a.errOut, "bulkhead: %s (%s)\n", e.Message, e.Ref)
+	if row, ok := fault.Lookup(fault.Ref(e.Ref)); ok {
 		fmt.Fprintf(a.errOut, "  → %s\n", row.Remedy)
 	}
 }

@@ -22,6 +22,8 @@ import (
 
 const dialTimeout = 2 * time.Second
 
+var errInterrupted = errors.New("interrupted")
+
 // client talks to a host over its control socket.
 type client struct {
 	socket string
@@ -52,6 +54,10 @@ func (a *app) reachOrStart(ctx context.Context, log hclog.Logger) (c *client, en
 		return c, func() {}, nil
 	}
 	h, err := host.Start(ctx, host.Options{Config: cfg, Version: version(), Log: log, Private: true})
+	var f *fault.Error
+	if errors.As(err, &f) && f.Ref == fault.DataDirLocked && c.comes(ctx) {
+		return c, func() {}, nil // another one was faster
+	}
 	if err != nil {
 		return nil, nil, exit{exitNoHost, err}
 	}
@@ -81,6 +87,23 @@ func (c *client) alive(ctx context.Context) bool {
 	defer end()
 	conn, err := c.dial(ctx, "", "")
 	return err == nil && conn.Close() == nil
+}
+
+// joinTime is how long a host that holds the data dir may take to open its socket.
+const joinTime = 10 * time.Second
+
+// comes waits for a host that is just starting.
+func (c *client) comes(ctx context.Context) bool {
+	ctx, end := context.WithTimeout(ctx, joinTime)
+	defer end()
+	for !c.alive(ctx) {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return true
 }
 
 // do sends one request and reads a JSON answer into out.
@@ -132,7 +155,7 @@ func (c *client) send(ctx context.Context, method, path string, header http.Head
 	resp, err := c.http.Do(req)
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
-			return nil, failed(errors.New("interrupted"))
+			return nil, failed(errInterrupted)
 		}
 		return nil, exit{exitNoHost, fault.New(fault.NoHost, "the host can't be reached: %w", err)}
 	}

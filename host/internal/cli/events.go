@@ -3,10 +3,12 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/tidwall/gjson"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/event"
 )
@@ -15,7 +17,7 @@ func (a *app) events() *cobra.Command {
 	var follow bool
 	var after uint64
 	cmd := &cobra.Command{
-		Use: "events", Short: "What happened; --follow goes on", Args: cobra.NoArgs,
+		Use: "events", Short: "What happened; --follow goes on", Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.reach(cmd.Context())
 			if err != nil {
@@ -34,8 +36,7 @@ func (a *app) events() *cobra.Command {
 					_, err := a.out.Write(line)
 					return err
 				}
-				about := strings.TrimSpace(e.Plugin + " " + e.Session)
-				_, err := fmt.Fprintf(a.out, "%d %s %s %s %s\n", e.Seq, e.At.Format(time.TimeOnly), e.Type, about, e.Data)
+				_, err := fmt.Fprintf(a.out, "%6d  %s  %-13s  %-12s  %s\n", e.Seq, e.At.Local().Format(time.TimeOnly), e.Type, or(e.Plugin, "-"), details(e))
 				return err
 			})
 		},
@@ -43,4 +44,22 @@ func (a *app) events() *cobra.Command {
 	cmd.Flags().BoolVar(&follow, "follow", false, "go on with what comes")
 	cmd.Flags().Uint64Var(&after, "after", 0, "only events after this number")
 	return cmd
+}
+
+// details is what an event carries, as key=value; what is empty is left out.
+func details(e event.Event) string {
+	var parts []string
+	gjson.ParseBytes(e.Data).ForEach(func(key, value gjson.Result) bool {
+		if text := value.String(); text != "" && value.Raw != "0" {
+			if strings.ContainsAny(text, " \n\t\"") {
+				text = strconv.Quote(text)
+			}
+			parts = append(parts, key.String()+"="+text)
+		}
+		return true
+	})
+	if e.Session != "" {
+		parts = append(parts, "session="+e.Session)
+	}
+	return strings.Join(parts, " ")
 }

@@ -16,7 +16,7 @@ import (
 func (a *app) mcp() *cobra.Command {
 	var agent, session string
 	cmd := &cobra.Command{
-		Use: "mcp", Short: "Speak MCP on stdio: joins the running host, or runs one for its own life", Args: cobra.NoArgs,
+		Use: "mcp", Short: "Speak MCP on stdio: joins the running host, or runs one for its own life", Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, end, err := a.reachOrStart(cmd.Context(), a.logger("warn"))
 			if err != nil {

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -15,12 +17,13 @@ import (
 	"github.com/bulkhead-dev/bulkhead/host/internal/api"
 	"github.com/bulkhead-dev/bulkhead/host/internal/host"
 	"github.com/bulkhead-dev/bulkhead/host/internal/supervise"
+	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 )
 
 func (a *app) plugin() *cobra.Command {
-	cmd := &cobra.Command{Use: "plugin", Short: "Look at plugins and steer them", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "plugin", Short: "Look at plugins and steer them", Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return exit{exitUsage, fmt.Errorf("plugin needs a word: inspect, restart, stop or start")}
+			return exit{exitUsage, errors.New("plugin needs one of inspect, restart, stop and start")}
 		}}
 	cmd.AddCommand(a.inspect(), a.steer("restart", "Restart a plugin; clears its quarantine"),
 		a.steer("stop", "Stop a plugin"), a.steer("start", "Start a stopped plugin"))
@@ -29,7 +32,7 @@ func (a *app) plugin() *cobra.Command {
 
 func (a *app) steer(action, short string) *cobra.Command {
 	return &cobra.Command{
-		Use: action + " NAME", Short: short, Args: cobra.ExactArgs(1),
+		Use: action + " NAME", Short: short, Args: takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.reach(cmd.Context())
 			if err != nil {
@@ -52,7 +55,7 @@ func (a *app) steer(action, short string) *cobra.Command {
 // of itself.
 func (a *app) inspect() *cobra.Command {
 	return &cobra.Command{
-		Use: "inspect PATH", Short: "What a plugin binary says of itself", Args: cobra.ExactArgs(1),
+		Use: "inspect PATH", Short: "What a plugin binary says of itself", Args: takes("PATH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := filepath.Abs(args[0])
 			if err != nil {
@@ -72,12 +75,11 @@ func (a *app) inspect() *cobra.Command {
 				return failed(err)
 			}
 			if a.json {
-				raw, err := protojson.MarshalOptions{Multiline: true, UseProtoNames: true}.Marshal(d)
+				raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(d)
 				if err != nil {
 					return failed(err)
 				}
-				_, err = fmt.Fprintf(a.out, "%s\n", raw)
-				return err
+				return a.print(json.RawMessage(raw)) // whose spaces differ from run to run
 			}
 			fmt.Fprintf(a.out, "%s %s (sdk %s)\n", d.Name, d.Version, d.SdkVersion)
 			fmt.Fprintf(a.out, "sandbox: %s, network %s\n", or(d.Sandbox.GetProfile(), "strict"), or(d.Sandbox.GetNetwork(), "none"))
@@ -85,12 +87,12 @@ func (a *app) inspect() *cobra.Command {
 			if len(d.Grants) > 0 {
 				fmt.Fprintf(a.out, "asks for grants: %s\n", strings.Join(d.Grants, ", "))
 			}
-			rows := [][]string{{"CONFIG", "TYPE", "REQUIRED", "ABOUT"}}
+			rows := [][]string{{"CONFIG", "TYPE", "NEEDED", "ABOUT"}}
 			for _, at := range d.ConfigSchema.GetAttributes() {
-				rows = append(rows, []string{at.Name, at.Type, fmt.Sprint(at.Required), firstLine(at.Doc, 70)})
+				rows = append(rows, []string{at.Name, configType(at), yes(at.Required), firstLine(at.Doc, 70)})
 			}
 			for _, b := range d.ConfigSchema.GetBlocks() {
-				rows = append(rows, []string{b.TypeName + " {}", "block", fmt.Sprint(b.MinItems > 0), firstLine(b.Doc, 70)})
+				rows = append(rows, []string{b.TypeName + strings.Repeat(" \"…\"", len(b.Labels)) + " {}", "block", yes(b.MinItems > 0), firstLine(b.Doc, 70)})
 			}
 			if len(rows) == 1 {
 				return nil
@@ -98,6 +100,25 @@ func (a *app) inspect() *cobra.Command {
 			return a.table(rows)
 		},
 	}
+}
+
+// configType is the type of an attribute as people write it: a quantity is text
+// with a unit.
+func configType(at *pluginv1.ConfigAttribute) string {
+	switch at.Quantity {
+	case pluginv1.Quantity_QUANTITY_DURATION:
+		return "duration"
+	case pluginv1.Quantity_QUANTITY_SIZE:
+		return "size"
+	}
+	return at.Type
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
 }
 
 func or(s, other string) string {

@@ -14,9 +14,13 @@ import (
 func (a *app) questions() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
-		Use: "questions", Short: "What waits for a person", Args: cobra.NoArgs,
+		Use: "questions", Short: "What waits for a person", Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return show(a, cmd, fmt.Sprintf("/v1/questions?all=%t", all), "", "", func(list []api.Question) error {
+				if len(list) == 0 {
+					fmt.Fprintln(a.out, "nothing waits")
+					return nil
+				}
 				rows := [][]string{{"ID", "KIND", "AGENT", "TOOL", "STATE", "EXPIRES", "MESSAGE"}}
 				for _, q := range list {
 					state := "open"
@@ -26,7 +30,7 @@ func (a *app) questions() *cobra.Command {
 					case q.CallerGone:
 						state = "caller gone"
 					}
-					rows = append(rows, []string{q.ID, q.Kind, q.Agent, q.Tool, state, q.ExpiresAt.Format(time.TimeOnly), firstLine(q.Message, 60)})
+					rows = append(rows, []string{q.ID, q.Kind, q.Agent, q.Tool, state, q.ExpiresAt.Local().Format(time.TimeOnly), firstLine(q.Message, 60)})
 				}
 				return a.table(rows)
 			})
@@ -39,11 +43,11 @@ func (a *app) questions() *cobra.Command {
 func (a *app) answer() *cobra.Command {
 	var decline bool
 	cmd := &cobra.Command{
-		Use: "answer ID [JSON|-|@FILE|key=value …]", Short: "Answer a question", Args: cobra.MinimumNArgs(1),
+		Use: "answer ID [JSON|-|@FILE|key=value …]", Short: "Answer a question", Args: takes("ID", "[ANSWER…]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			content, err := a.arguments(args[1:])
 			if err != nil {
-				return exit{exitUsage, err}
+				return usage(err)
 			}
 			in := api.Answer{Action: "accept", Content: content}
 			if decline {
@@ -62,7 +66,7 @@ func (a *app) answer() *cobra.Command {
 func (a *app) verdict(action string) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
-		Use: action + " ID", Short: map[string]string{"approve": "Let a waiting call run, once", "deny": "Refuse a waiting call"}[action], Args: cobra.ExactArgs(1),
+		Use: action + " ID", Short: map[string]string{"approve": "Let a waiting call run, once", "deny": "Refuse a waiting call"}[action], Args: takes("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.settle(cmd, args[0], api.Answer{Action: action, Reason: reason})
 		},

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/signal"
 	"syscall"
@@ -10,12 +11,13 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 	"github.com/bulkhead-dev/bulkhead/host/internal/host"
 )
 
 func (a *app) serve() *cobra.Command {
 	return &cobra.Command{
-		Use: "serve", Short: "Run the host; prints where each door listens", Args: cobra.NoArgs,
+		Use: "serve", Short: "Run the host; prints where each door listens", Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()
 			if err != nil {
@@ -23,14 +25,22 @@ func (a *app) serve() *cobra.Command {
 			}
 			log := a.logger(cfg.Host.LogLevel)
 			h, err := host.Start(cmd.Context(), host.Options{Config: cfg, Version: version(), Log: log})
+			var f *fault.Error
+			if errors.As(err, &f) && f.Ref == fault.DataDirLocked {
+				return exit{exitNoHost, err} // the other host is not this command's to join
+			}
 			if err != nil {
 				return failed(err)
 			}
-			for _, door := range h.Doors {
-				fmt.Fprintln(a.out, door)
+			if !a.json {
+				for _, door := range h.Doors {
+					fmt.Fprintln(a.out, "listens on "+door)
+				}
 			}
 			if err := h.Wait(cmd.Context()); err == nil {
-				a.summary(h)
+				if err := a.summary(h); err != nil {
+					log.Warn("the summary could not be printed", "error", err)
+				}
 			}
 			<-cmd.Context().Done()
 			fmt.Fprintln(a.errOut, "stopping; interrupt again to stop at once")
@@ -46,15 +56,28 @@ func (a *app) serve() *cobra.Command {
 	}
 }
 
-// summary says in a line a plugin what came up.
-func (a *app) summary(h *host.Host) {
-	for _, p := range h.Status().Plugins {
-		line := fmt.Sprintf("plugin %s: %s, %d tools", p.Name, p.State, p.Tools)
+// summary says in a line a plugin what came up; as JSON it is the whole status.
+func (a *app) summary(h *host.Host) error {
+	s := h.Status()
+	if a.json {
+		return a.print(s)
+	}
+	for _, p := range s.Plugins {
+		line := fmt.Sprintf("plugin %s: %s, %s", p.Name, p.State, count(p.Tools, "tool"))
 		if p.LastError != "" {
 			line += "; " + p.LastError
 		}
 		fmt.Fprintln(a.out, line)
 	}
+	return nil
+}
+
+// count is a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // logger writes to stderr, for people on a terminal and as JSON elsewhere.

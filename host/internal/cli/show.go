@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -39,30 +41,31 @@ func show[T any](a *app, cmd *cobra.Command, path string, agent, session string,
 
 func (a *app) status() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Host and plugins: state, generation, offers, sandbox, last error", Args: cobra.NoArgs,
+		Use: "status", Short: "Host and plugins: state, generation, offers, sandbox, last error", Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return show(a, cmd, "/v1/status", "", "", func(s api.Status) error {
 				fmt.Fprintf(a.out, "host %s, pid %d, up %s\n", s.Host.Version, s.Host.PID, time.Since(s.Host.StartedAt).Round(time.Second))
 				for _, d := range s.Host.Doors {
 					fmt.Fprintln(a.out, "  "+d)
 				}
+				fmt.Fprintln(a.out)
 				rows := [][]string{{"PLUGIN", "STATE", "PID", "GEN", "RESTARTS", "TOOLS", "IN FLIGHT", "SANDBOX"}}
 				for _, p := range s.Plugins {
 					box := "-"
 					if p.Sandbox != nil {
 						box = p.Sandbox.Profile + ", network " + p.Sandbox.Network
 					}
-					rows = append(rows, []string{p.Name, p.State, fmt.Sprint(p.PID), fmt.Sprint(p.Generation), fmt.Sprint(p.Restarts),
+					rows = append(rows, []string{p.Name, p.State, pid(p.PID), fmt.Sprint(p.Generation), fmt.Sprint(p.Restarts),
 						fmt.Sprint(p.Tools), fmt.Sprint(p.InFlight), box})
 				}
 				if err := a.table(rows); err != nil {
 					return err
 				}
 				for _, p := range s.Plugins {
-					a.trouble(p)
+					a.details(p)
 				}
 				for _, w := range s.Warnings {
-					fmt.Fprintln(a.out, "warning: "+w)
+					fmt.Fprintln(a.out, "\nwarning: "+w)
 				}
 				return nil
 			})
@@ -70,52 +73,71 @@ func (a *app) status() *cobra.Command {
 	}
 }
 
-// trouble prints what is wrong with a plugin, if anything.
-func (a *app) trouble(p api.PluginStatus) {
+func pid(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}
+
+// details prints what does not fit into a plugin's row: what is wrong with it, and
+// what its sandbox really does here.
+func (a *app) details(p api.PluginStatus) {
+	var lines []string
+	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	if p.Detail != "" {
+		say("health: %s", p.Detail)
+	}
 	if p.LastError != "" {
-		fmt.Fprintf(a.out, "%s: %s\n", p.Name, p.LastError)
+		say("last error: %s (%s)", p.LastError, or(p.LastRef, "no code"))
 		for _, line := range p.Tail {
-			fmt.Fprintln(a.out, "  | "+line)
+			say("  | %s", line)
 		}
 	}
 	if p.NextAttempt != nil {
-		fmt.Fprintf(a.out, "%s: next attempt %s\n", p.Name, p.NextAttempt.Format(time.RFC3339))
+		say("next attempt: %s", p.NextAttempt.Local().Format(time.TimeOnly))
 	}
 	for _, g := range p.MissingGrants {
-		fmt.Fprintf(a.out, "%s: lacks %s\n", p.Name, g)
+		say("lacks in its block: %s", g)
 	}
 	for _, r := range p.Refused {
-		fmt.Fprintf(a.out, "%s: %s\n", p.Name, r)
+		say("refused: %s", r)
 	}
 	if p.Sandbox != nil {
-		fmt.Fprintf(a.out, "%s: in force: %s\n", p.Name, strings.Join(p.Sandbox.InForce, ", "))
+		say("sandbox: %s", strings.Join(p.Sandbox.InForce, "; "))
 		if len(p.Sandbox.Missing) > 0 {
-			fmt.Fprintf(a.out, "%s: missing: %s\n", p.Name, strings.Join(p.Sandbox.Missing, ", "))
+			say("sandbox can't have here: %s", strings.Join(p.Sandbox.Missing, "; "))
 		}
+	}
+	if len(lines) > 0 {
+		fmt.Fprintf(a.out, "\n%s\n  %s\n", p.Name, strings.Join(lines, "\n  "))
 	}
 }
 
 func (a *app) tools() *cobra.Command {
 	var agent, session, format string
 	cmd := &cobra.Command{
-		Use: "tools [NAME]", Short: "The registry, or one tool with its schema", Args: cobra.MaximumNArgs(1),
+		Use: "tools [NAME]", Short: "The registry, or one tool with its schema", Args: takes("[NAME]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch format {
+			case "", "mcp", "openai", "anthropic":
+			default:
+				return exit{exitUsage, fmt.Errorf("--format is mcp, openai or anthropic, not %q", format)}
+			}
+			path := "/v1/tools"
 			if len(args) == 1 {
-				return show(a, cmd, "/v1/tools/"+url.PathEscape(args[0]), "", "", func(t api.Tool) error {
-					fmt.Fprintf(a.out, "%s (plugin %s, group %s, %s, %s)\n\n%s\n\n", t.Name, t.Plugin, t.Group, t.Tier, t.Exposure, t.Description)
-					if t.Note != "" {
-						fmt.Fprintf(a.out, "schema mended: %s\n", t.Note)
-					}
-					return a.print(t.InputSchema)
-				})
+				path += "/" + url.PathEscape(args[0])
 			}
 			if format != "" {
-				return show(a, cmd, "/v1/tools?format="+url.QueryEscape(format), agent, session, func(v []any) error { return a.print(v) })
+				return show(a, cmd, path+"?format="+format, agent, session, func(v json.RawMessage) error { return a.print(v) })
 			}
-			return show(a, cmd, "/v1/tools", agent, session, func(list []api.Tool) error {
+			if len(args) == 1 {
+				return show(a, cmd, path, agent, session, a.tool)
+			}
+			return show(a, cmd, path, agent, session, func(list []api.Tool) error {
 				rows := [][]string{{"TOOL", "PLUGIN", "GROUP", "TIER", "EXPOSURE", "DESCRIPTION"}}
 				for _, t := range list {
-					rows = append(rows, []string{t.Name, t.Plugin, t.Group, t.Tier, t.Exposure, firstLine(t.Description, 70)})
+					rows = append(rows, []string{t.Name, t.Plugin, t.Group, t.Tier, exposure(t), firstLine(t.Description, 70)})
 				}
 				return a.table(rows)
 			})
@@ -125,6 +147,28 @@ func (a *app) tools() *cobra.Command {
 	cmd.Flags().StringVar(&session, "session", "", "as seen in this session")
 	cmd.Flags().StringVar(&format, "format", "", "mcp, openai or anthropic")
 	return cmd
+}
+
+// exposure says when a tool is listed; an internal one never is.
+func exposure(t api.Tool) string {
+	if t.Visibility == "internal" {
+		return t.Visibility
+	}
+	return t.Exposure
+}
+
+// tool prints one tool in full.
+func (a *app) tool(t api.Tool) error {
+	fmt.Fprintf(a.out, "%s\n  plugin %s, group %s, tier %s, exposure %s\n\n%s\n", t.Name, t.Plugin, t.Group, t.Tier, exposure(t), t.Description)
+	if t.Note != "" {
+		fmt.Fprintf(a.out, "\nThe host mended its schema: %s\n", t.Note)
+	}
+	fmt.Fprintln(a.out, "\nArguments:")
+	if err := a.print(t.InputSchema); err != nil || len(t.OutputSchema) == 0 {
+		return err
+	}
+	fmt.Fprintln(a.out, "\nStructured result:")
+	return a.print(t.OutputSchema)
 }
 
 func firstLine(s string, n int) string {
@@ -137,7 +181,7 @@ func firstLine(s string, n int) string {
 
 func (a *app) guide() *cobra.Command {
 	return &cobra.Command{
-		Use: "guide [NAME]", Short: "Tool guides", Args: cobra.MaximumNArgs(1),
+		Use: "guide [NAME]", Short: "Tool guides", Args: takes("[NAME]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				return show(a, cmd, "/v1/guides/"+url.PathEscape(args[0]), "", "", func(g api.Guide) error {
@@ -160,15 +204,18 @@ func (a *app) inbox() *cobra.Command {
 	var agent, session string
 	var after uint64
 	cmd := &cobra.Command{
-		Use: "inbox", Short: "What arrived for a session", Args: cobra.NoArgs,
+		Use: "inbox", Short: "What arrived for a session", Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if session == "" {
-				return exit{exitUsage, fmt.Errorf("inbox needs --session")}
+				return exit{exitUsage, errors.New("inbox needs --session ID")}
 			}
 			path := fmt.Sprintf("/v1/sessions/%s/inbox?after=%d", url.PathEscape(session), after)
 			return show(a, cmd, path, agent, "", func(items []api.InboxItem) error {
+				if len(items) == 0 {
+					fmt.Fprintln(a.out, "the inbox is empty")
+				}
 				for _, it := range items {
-					fmt.Fprintf(a.out, "[%d] %s %s: %s\n", it.Seq, it.At.Format(time.RFC3339), it.Kind, it.Text)
+					fmt.Fprintf(a.out, "%d  %s  %s  %s\n", it.Seq, it.At.Local().Format(time.DateTime), it.Kind, it.Text)
 				}
 				return nil
 			})

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/config"
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 	"github.com/bulkhead-dev/bulkhead/host/internal/launch"
 	"github.com/bulkhead-dev/bulkhead/host/internal/supervise"
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
@@ -35,9 +35,9 @@ func (NoOffers) Withdraw(string) {}
 // one.
 func Check(ctx context.Context, cfg *config.Config, o CheckOptions) hcl.Diagnostics {
 	s := supervise.New(supervise.Options{DataDir: o.DataDir, RunDir: o.RunDir, Offers: NoOffers{}, Log: o.Log, HostVersion: o.Version})
-	var diags hcl.Diagnostics
-	add := func(severity hcl.DiagnosticSeverity, at hcl.Range, summary, detail string) {
-		d := &hcl.Diagnostic{Severity: severity, Summary: summary, Detail: detail}
+	diags := checkTiers(cfg)
+	add := func(severity hcl.DiagnosticSeverity, ref fault.Ref, at hcl.Range, summary, detail string) {
+		d := &hcl.Diagnostic{Severity: severity, Summary: summary, Detail: detail, Extra: config.Code(ref)}
 		if at.Filename != "" {
 			d.Subject = &at
 		}
@@ -49,18 +49,18 @@ func Check(ctx context.Context, cfg *config.Config, o CheckOptions) hcl.Diagnost
 		}
 		binary := cfg.BinaryPath(p)
 		if err := launch.CheckBinary(binary, ""); err != nil {
-			add(hcl.DiagError, p.Range(), fmt.Sprintf("The binary of plugin %q can't be used", p.Name), err.Error())
+			add(hcl.DiagError, fault.PluginBinary, p.At("binary"), fmt.Sprintf("the binary of plugin %q can't be used", p.Name), err.Error())
 			continue
 		}
 		sp := configured(cfg, p, binary)
 		d, err := s.Describe(ctx, sp)
 		if err != nil {
-			add(hcl.DiagError, p.Range(), fmt.Sprintf("Plugin %q could not be asked for its schema", p.Name), err.Error())
+			add(hcl.DiagError, fault.From(err).Ref, p.Range(), fmt.Sprintf("plugin %q could not be asked for its schema", p.Name), err.Error())
 			continue
 		}
 		for _, g := range d.Grants {
 			if !slices.Contains(p.Grants, g) && !p.Granted(g) {
-				add(hcl.DiagWarning, p.Range(), fmt.Sprintf("Plugin %q lacks a grant", p.Name), fmt.Sprintf("For all it can do its block needs grants = [%q].", g))
+				add(hcl.DiagWarning, fault.GrantMissing, p.At("grants"), fmt.Sprintf("plugin %q lacks a grant", p.Name), fmt.Sprintf("for all it can do its block needs grants = [%q]", g))
 			}
 		}
 		e, found := cfg.Evaluate(p, d.ConfigSchema)
@@ -70,22 +70,22 @@ func Check(ctx context.Context, cfg *config.Config, o CheckOptions) hcl.Diagnost
 		}
 		said, err := s.Validate(ctx, sp, e.JSON)
 		if err != nil {
-			add(hcl.DiagError, p.Range(), fmt.Sprintf("Plugin %q could not check its config", p.Name), err.Error())
+			add(hcl.DiagError, fault.From(err).Ref, p.Range(), fmt.Sprintf("plugin %q could not check its config", p.Name), err.Error())
 			continue
 		}
 		diags = append(diags, e.Locate(said)...)
 	}
 	found, err := Scan(cfg.Host.PluginDir)
 	if err != nil {
-		add(hcl.DiagError, cfg.Host.Range(), "The plugins folder can't be read", err.Error())
+		add(hcl.DiagError, fault.PluginBinary, cfg.Host.At("plugins"), "the plugins folder can't be read", err.Error())
 	}
 	for _, f := range found {
 		if f.Problem != nil {
-			add(hcl.DiagWarning, hcl.Range{}, "A file in the plugins folder is not loaded", f.Problem.Error())
+			add(hcl.DiagWarning, fault.PluginBinary, hcl.Range{}, "a file in the plugins folder is not loaded", f.Problem.Error())
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		add(hcl.DiagError, hcl.Range{}, "The check did not finish", errors.Join(err).Error())
+		add(hcl.DiagError, fault.CallTimeout, hcl.Range{}, "the check did not finish", err.Error())
 	}
 	return diags
 }

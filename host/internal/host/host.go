@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"github.com/bulkhead-dev/bulkhead/host/internal/call"
 	"github.com/bulkhead-dev/bulkhead/host/internal/config"
 	"github.com/bulkhead-dev/bulkhead/host/internal/event"
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 	"github.com/bulkhead-dev/bulkhead/host/internal/hostservice"
 	"github.com/bulkhead-dev/bulkhead/host/internal/httpapi"
 	"github.com/bulkhead-dev/bulkhead/host/internal/listing"
@@ -84,9 +84,12 @@ func Start(ctx context.Context, o Options) (h *Host, err error) {
 			_ = h.Close(end) // the error that stopped the start is the one to tell
 		}
 	}()
+	if err := config.Err(checkTiers(o.Config)); err != nil {
+		return h, err
+	}
 	data := o.Config.Host.DataDir
 	if err := os.MkdirAll(filepath.Join(data, "run"), 0o700); err != nil {
-		return h, fmt.Errorf("the data dir %s can't be made: %w", data, err)
+		return h, fault.New(fault.DataDirUnusable, "the data dir %s can't be made: %w", data, err)
 	}
 	if h.lock, err = lock(filepath.Join(data, "run", "lock")); err != nil {
 		return h, err
@@ -103,6 +106,7 @@ func Start(ctx context.Context, o Options) (h *Host, err error) {
 	if err := h.wire(); err != nil {
 		return h, err
 	}
+	h.auditRisks()
 	if err := h.desk.Start(ctx); err != nil {
 		return h, err
 	}
@@ -180,7 +184,7 @@ func (h *Host) open() error {
 	}
 	l, err := net.Listen("unix", h.control)
 	if err != nil {
-		return fmt.Errorf("the control socket can't be opened: %w", err)
+		return fault.New(fault.AddressUnusable, "the control socket can't be opened: %w", err)
 	}
 	if err := os.Chmod(h.control, 0o600); err != nil {
 		return errors.Join(err, l.Close())
@@ -191,7 +195,7 @@ func (h *Host) open() error {
 	}
 	t, err := net.Listen("tcp", h.cfg.HTTP.Address)
 	if err != nil {
-		return fmt.Errorf("the HTTP address %s can't be opened: %w", h.cfg.HTTP.Address, err)
+		return fault.New(fault.AddressUnusable, "the HTTP address %s can't be opened: %w", h.cfg.HTTP.Address, err)
 	}
 	h.serve("http http://"+t.Addr().String(), t, false)
 	return nil

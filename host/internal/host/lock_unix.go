@@ -15,7 +15,7 @@ import (
 func lock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fault.New(fault.DataDirLocked, "the lock %s can't be opened: %w", path, err)
+		return nil, fault.New(fault.DataDirUnusable, "the lock %s can't be opened: %w", path, err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close()

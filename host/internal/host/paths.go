@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 )
 
 // maxSocket is how long a socket's path may be, with room for names below it.
@@ -44,7 +46,7 @@ func shortDir(dataDir string) string {
 func sharedDirs(shared string) error {
 	for _, sub := range []string{"attachments", "results", "plugins"} {
 		if err := os.MkdirAll(filepath.Join(shared, sub), 0o700); err != nil {
-			return fmt.Errorf("the shared folder can't be made: %w", err)
+			return fault.New(fault.DataDirUnusable, "the shared folder can't be made: %w", err)
 		}
 	}
 	return nil

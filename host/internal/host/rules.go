@@ -5,8 +5,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/hashicorp/hcl/v2"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bulkhead-dev/bulkhead/host/internal/config"
 	"github.com/bulkhead-dev/bulkhead/host/internal/policy"
 	"github.com/bulkhead-dev/bulkhead/host/internal/store"
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
@@ -14,7 +16,7 @@ import (
 
 // rules is the config as policy wants it.
 func (h *Host) rules() policy.Rules {
-	r := policy.Rules{Plugins: map[string]policy.Plugin{}, Tiers: map[string]pluginv1.Tier{}}
+	r := policy.Rules{Plugins: map[string]policy.Plugin{}, Tiers: map[string]pluginv1.Tier{}, Risks: map[string]string{}}
 	for _, a := range h.cfg.Agents {
 		r.Agents = append(r.Agents, &policy.Agent{
 			Name: a.Name, Token: string(a.Token), Approver: a.Approver, Groups: a.Groups, Tools: a.Tools, Deny: a.Deny,
@@ -24,17 +26,51 @@ func (h *Host) rules() policy.Rules {
 	for _, p := range h.cfg.Plugins {
 		tools := map[string]policy.Override{}
 		for _, t := range p.Tools {
-			tools[t.Name] = policy.Override{Tier: tierOf(t.Tier), Exposure: exposureOf(t.Exposure),
+			tools[t.Name] = policy.Override{Tier: tierOf(t.Tier), Risk: t.AcceptRisk, Exposure: exposureOf(t.Exposure),
 				Idempotent: t.Idempotent != nil && *t.Idempotent, Timeout: t.Timeout}
 		}
 		r.Plugins[p.Name] = policy.Plugin{Ships: pluginName(h.cfg.BinaryPath(p)), Grants: p.Grants, Owner: p.Owner, Tools: tools}
 	}
 	for _, t := range h.cfg.Policy.Tiers {
 		for _, name := range t.Tools {
-			r.Tiers[name] = max(r.Tiers[name], tierOf(t.Name))
+			r.Tiers[name], r.Risks[name] = tierOf(t.Name), t.AcceptRisk // a name stands in one tier only
 		}
 	}
 	return r
+}
+
+// checkTiers finds settings that lower a restricted tool without a reason.
+func checkTiers(cfg *config.Config) hcl.Diagnostics {
+	return cfg.CheckTiers(func(plugin, tool string) string {
+		if p := cfg.Plugin(plugin); p != nil {
+			plugin = pluginName(cfg.BinaryPath(p))
+		}
+		if policy.Shipped(plugin, tool) == pluginv1.Tier_TIER_RESTRICTED {
+			return "restricted"
+		}
+		return ""
+	})
+}
+
+// auditRisks writes down why restricted tools run without approval.
+func (h *Host) auditRisks() {
+	note := func(plugin, tool, tier, reason string) {
+		if reason == "" || tier == "" || tier == "restricted" {
+			return
+		}
+		h.log.Warn("a tool's tier is lowered at the operator's risk", "tool", tool, "tier", tier, "reason", reason)
+		h.store.Audit(store.AuditRow{At: h.started, Plugin: plugin, Tool: tool, Tier: tier, Door: "config", Status: "ok", Note: "accept_risk: " + reason})
+	}
+	for _, p := range h.cfg.Plugins {
+		for _, t := range p.Tools {
+			note(p.Name, t.Name, t.Tier, t.AcceptRisk)
+		}
+	}
+	for _, t := range h.cfg.Policy.Tiers {
+		for _, tool := range t.Tools {
+			note("", tool, t.Name, t.AcceptRisk)
+		}
+	}
 }
 
 const binaryPrefix = "bulkhead-plugin-"

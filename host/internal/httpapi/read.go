@@ -49,7 +49,7 @@ func (a *API) tools(r *http.Request) (any, error) {
 		}
 		return out, nil
 	default:
-		return nil, fault.New(fault.BadArguments, "unknown format %q: mcp, openai or anthropic", format)
+		return nil, badFormat(format)
 	}
 }
 
@@ -73,12 +73,30 @@ func formatted(t *registry.Tool, format string) any {
 
 func (a *API) tool(r *http.Request) (any, error) {
 	name, snap := r.PathValue("name"), a.Registry.Snapshot()
-	t, ok := snap.Resolve(name)
-	if !ok {
-		near := snap.Near(name, 3, func(*registry.Tool) bool { return true })
-		return nil, fault.New(fault.UnknownTool, "no tool %q%s", name, suggestion(near))
+	visible := func(*registry.Tool) bool { return true }
+	if r.Header.Get(api.HeaderAgent) != "" {
+		agent, err := a.agent(r)
+		if err != nil {
+			return nil, err
+		}
+		visible = agent.Allows
 	}
-	return toolView(t), nil
+	t, ok := snap.Resolve(name)
+	if !ok || !visible(t) {
+		return nil, fault.New(fault.UnknownTool, "no tool %q%s", name, suggestion(snap.Near(name, 3, visible)))
+	}
+	switch format := r.URL.Query().Get("format"); format {
+	case "":
+		return toolView(t), nil
+	case "mcp", "openai", "anthropic":
+		return formatted(t, format), nil
+	default:
+		return nil, badFormat(format)
+	}
+}
+
+func badFormat(format string) error {
+	return fault.New(fault.BadArguments, "unknown format %q: mcp, openai or anthropic", format)
 }
 
 func suggestion(near []string) string {

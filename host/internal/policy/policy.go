@@ -14,6 +14,7 @@ import (
 // Override is what HCL says of one tool of a plugin; zero fields say nothing.
 type Override struct {
 	Tier       pluginv1.Tier
+	Risk       string // why a restricted tool may be lowered
 	Exposure   pluginv1.Exposure
 	Idempotent bool
 	Timeout    time.Duration
@@ -31,7 +32,8 @@ type Plugin struct {
 type Rules struct {
 	Agents  []*Agent
 	Plugins map[string]Plugin
-	Tiers   map[string]pluginv1.Tier // policy { tier "x" { tools } }: by tool name, raising only
+	Tiers   map[string]pluginv1.Tier // policy { tier "x" { tools } }: by tool name
+	Risks   map[string]string        // its accept_risk, by tool name
 }
 
 // Policy holds the rules in force; they are replaced as a whole.
@@ -96,10 +98,10 @@ func (p *Policy) Rate(owner string, t *pluginv1.Tool) registry.Rating {
 	rules := p.rules.Load()
 	plugin := rules.Plugins[owner]
 	own := plugin.Tools[t.Name]
-	r := registry.Rating{
+	r := rating{registry.Rating{
 		Group: t.Group, Exposure: t.Exposure, Timeout: time.Duration(t.TimeoutMs) * time.Millisecond,
 		Idempotent: own.Idempotent,
-	}
+	}}
 	row, mapped := shipped[t.Name]
 	mapped = mapped && (owner == registry.Host || plugin.Ships == row.plugin) && (owner != registry.Host || row.plugin == registry.Host)
 	if mapped {
@@ -111,8 +113,6 @@ func (p *Policy) Rate(owner string, t *pluginv1.Tool) registry.Rating {
 		r.Group = owner
 	}
 	switch {
-	case own.Tier != 0:
-		r.Tier, r.TierFrom = own.Tier, "config"
 	case mapped:
 		r.Tier, r.TierFrom = max(row.tier, t.ProposedTier), "map"
 	case t.ProposedTier != 0:
@@ -120,8 +120,13 @@ func (p *Policy) Rate(owner string, t *pluginv1.Tool) registry.Rating {
 	default:
 		r.Tier, r.TierFrom = pluginv1.Tier_TIER_ELEVATED, "default"
 	}
-	if raised := rules.Tiers[t.Name]; raised > r.Tier {
-		r.Tier, r.TierFrom = raised, "config"
+	_, configured := rules.Plugins[owner]
+	if own.Tier != 0 {
+		r.retier(own.Tier, own.Risk)
+	}
+	// By name alone only what has a block can be lowered: anyone may take a name.
+	if named := rules.Tiers[t.Name]; named > r.Tier || configured && own.Tier == 0 && named != 0 {
+		r.retier(named, rules.Risks[t.Name])
 	}
 	if own.Exposure != 0 {
 		r.Exposure = own.Exposure
@@ -132,5 +137,26 @@ func (p *Policy) Rate(owner string, t *pluginv1.Tool) registry.Rating {
 	if own.Timeout > 0 {
 		r.Timeout = own.Timeout
 	}
-	return r
+	return r.Rating
+}
+
+type rating struct{ registry.Rating }
+
+// retier is the operator's word, but for one: a restricted tool stays so without a
+// written reason.
+func (r *rating) retier(tier pluginv1.Tier, risk string) {
+	if r.Tier == restricted && tier < restricted && risk == "" {
+		return
+	}
+	r.Tier, r.TierFrom = tier, "config"
+}
+
+// Shipped is the tier the host's own map gives a tool, or 0. plugin is the shipped
+// plugin that offers it; empty stands for whichever does.
+func Shipped(plugin, tool string) pluginv1.Tier {
+	row, ok := shipped[tool]
+	if !ok || plugin != "" && plugin != row.plugin {
+		return 0
+	}
+	return row.tier
 }
