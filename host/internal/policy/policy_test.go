@@ -1,0 +1,81 @@
+package policy
+
+import (
+	"testing"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+	"github.com/bulkhead-dev/bulkhead/host/internal/registry"
+	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
+)
+
+func TestRate(t *testing.T) {
+	p := New(Rules{
+		Plugins: map[string]Plugin{
+			"web":     {Ships: "web"},
+			"mine":    {Ships: "mine", Tools: map[string]Override{"low": {Tier: standard}, "download_pdf": {Tier: elevated}}},
+			"fake":    {Ships: "fake"},
+			"renamed": {Ships: "web"},
+		},
+		Tiers: map[string]pluginv1.Tier{"raised": restricted},
+	})
+	for _, c := range []struct {
+		owner, name string
+		proposed    pluginv1.Tier
+		group       string
+		tier        pluginv1.Tier
+		wantGroup   string
+	}{
+		{"web", "web_browse", 0, "", elevated, "research"},
+		{"web", "web_browse", restricted, "", restricted, "research"}, // a plugin may raise
+		{"web", "download_pdf", standard, "", restricted, "research"}, // never lower
+		{"renamed", "web_browse", standard, "", elevated, "research"},
+		{"fake", "web_browse", standard, "", elevated, "fake"},      // the row binds another plugin
+		{"fake", "read_file", standard, "", elevated, "fake"},       // so a shipped name gives nothing
+		{"mine", "low", 0, "own", standard, "own"},                  // the operator's word
+		{"mine", "unrated", 0, "", elevated, "mine"},                // nobody's word
+		{"mine", "raised", standard, "", restricted, "mine"},        // policy raises
+		{"mine", "x", standard, "core", elevated, "mine"},           // core can't be claimed
+		{"dropped", "x", standard, "research", elevated, "dropped"}, // without a block: its own group
+		{registry.Host, "call_tool", 0, "", standard, CoreGroup},
+	} {
+		got := p.Rate(c.owner, &pluginv1.Tool{Name: c.name, ProposedTier: c.proposed, Group: c.group})
+		if got.Tier != c.tier || got.Group != c.wantGroup {
+			t.Errorf("%s of %s: %v in %q, want %v in %q", c.name, c.owner, got.Tier, got.Group, c.tier, c.wantGroup)
+		}
+	}
+}
+
+func TestAgents(t *testing.T) {
+	p := New(Rules{Agents: []*Agent{{Name: "me", Token: "secret", Approver: true}, {Name: "none"}}})
+	if a, err := p.ByToken("secret"); err != nil || a.Name != "me" {
+		t.Errorf("by token: %v %v", a, err)
+	}
+	for _, token := range []string{"", "wrong", "secre", "secret "} {
+		if a, err := p.ByToken(token); err == nil {
+			t.Errorf("%q is %s", token, a.Name)
+		}
+	}
+	if _, err := p.Agent("nobody"); fault.From(err).Ref != fault.UnknownAgent {
+		t.Error(err)
+	}
+	for _, name := range []string{DefaultAgent, Operator, "me"} {
+		if _, err := p.Agent(name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A derived run never gains by its profile.
+func TestNarrow(t *testing.T) {
+	spawn := &registry.Tool{Tool: &pluginv1.Tool{Name: "spawn_subagents", Source: "subagent"}, Rating: registry.Rating{Group: "orchestration"}}
+	register := &registry.Tool{Tool: &pluginv1.Tool{Name: "mcp_register_server", Source: "mcp:management"}, Rating: registry.Rating{Group: "mcp"}}
+	main := &Agent{Name: "a", Profile: "main"}
+	sub := main.Narrow("subagent")
+	if !main.Allows(spawn) || sub.Allows(spawn) || sub.Allows(register) {
+		t.Error("the subagent profile does not narrow")
+	}
+	again := sub.Narrow("main")
+	if again.Allows(spawn) || again.Allows(register) {
+		t.Error("a narrowed run widened itself")
+	}
+}

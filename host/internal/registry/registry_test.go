@@ -1,0 +1,163 @@
+package registry
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
+)
+
+type fixed struct{}
+
+func (fixed) Rate(owner string, _ *pluginv1.Tool) Rating { return Rating{Group: owner} }
+
+func offer(names ...string) *pluginv1.OfferSnapshot {
+	s := &pluginv1.OfferSnapshot{}
+	for _, n := range names {
+		s.Tools = append(s.Tools, &pluginv1.Tool{Name: n, InputSchema: []byte(`{"type":"object"}`)})
+	}
+	return s
+}
+
+func names(s *Snapshot) string {
+	var out []string
+	for _, t := range s.Tools() {
+		out = append(out, t.Owner+":"+t.Name)
+	}
+	return strings.Join(out, " ")
+}
+
+func TestFirstClaimStays(t *testing.T) {
+	r := New(fixed{})
+	r.Publish("zeta", 1, offer("x", "only_zeta"))
+	r.Publish("alpha", 1, offer("x", "only_alpha"))
+	s := r.Snapshot()
+	if got := names(s); got != "alpha:only_alpha zeta:only_zeta zeta:x" {
+		t.Errorf("got %s", got)
+	}
+	if len(s.Conflicts) != 1 || s.Conflicts[0].Err.Ref != fault.NameTaken ||
+		!strings.Contains(s.Conflicts[0].String(), `"zeta"`) || !strings.Contains(s.Conflicts[0].String(), `"alpha"`) {
+		t.Errorf("conflicts: %v", s.Conflicts)
+	}
+	r.Publish("zeta", 2, offer("x")) // a new generation keeps the name
+	if got := names(r.Snapshot()); got != "alpha:only_alpha zeta:x" {
+		t.Errorf("after a new generation: %s", got)
+	}
+	r.Publish("zeta", 1, offer("stale")) // an old one is not heard any more
+	if got := names(r.Snapshot()); strings.Contains(got, "stale") {
+		t.Errorf("an old generation was heard: %s", got)
+	}
+	r.Withdraw("zeta")
+	if got := names(r.Snapshot()); got != "alpha:only_alpha alpha:x" {
+		t.Errorf("after withdrawing: %s", got)
+	}
+}
+
+func TestBadOffersCostOnlyThemselves(t *testing.T) {
+	r := New(fixed{})
+	s := offer("good", "bad name", "", "名前", strings.Repeat("n", 65), "good")
+	s.Tools = append(s.Tools, &pluginv1.Tool{Name: "latin1", Description: "\xff"})
+	r.Publish("p", 1, s)
+	if got := names(r.Snapshot()); got != "p:good" {
+		t.Errorf("got %s", got)
+	}
+	if n := len(r.Snapshot().Conflicts); n != 6 {
+		t.Errorf("%d conflicts: %v", n, r.Snapshot().Conflicts)
+	}
+}
+
+func TestSchemas(t *testing.T) {
+	const empty = `{"type":"object","properties":{}}`
+	for in, want := range map[string]string{
+		`{"type":"object","$schema":"x","anyOf":[{}],"x-vendor":1}`: `{"type":"object","$schema":"x","anyOf":[{}],"x-vendor":1}`,
+		``: empty, `null`: empty, `[]`: empty, `{"type":"string"}`: empty, `garbage`: empty,
+		`{"properties":null}`:                 `{"properties":{},"type":"object"}`,
+		`{"type":"object","properties":null}`: `{"properties":{},"type":"object"}`,
+	} {
+		got, mended := objectSchema([]byte(in))
+		if string(got) != want {
+			t.Errorf("%s: got %s, want %s", in, got, want)
+		}
+		if (mended == "") != (in == want) {
+			t.Errorf("%s: mended %q", in, mended)
+		}
+	}
+}
+
+func TestResolve(t *testing.T) {
+	r := New(fixed{})
+	s := offer("Read_File", "search", "SEARCH", "web_browse")
+	s.Tools[0].NameAliases = []string{"file_read", "search"}
+	r.Publish("p", 1, s)
+	snap := r.Snapshot()
+	for in, want := range map[string]string{
+		"Read_File": "Read_File", "read_file": "Read_File", "file_read": "Read_File",
+		"search": "search", "SEARCH": "SEARCH", "Search": "", "nothing": "",
+	} {
+		got, ok := snap.Resolve(in)
+		if ok != (want != "") || (ok && got.Name != want) {
+			t.Errorf("%s: got %v", in, got)
+		}
+	}
+	near := snap.Near("web_brows", 3, func(*Tool) bool { return true })
+	if len(near) == 0 || near[0] != "web_browse" {
+		t.Errorf("near: %v", near)
+	}
+	if near := snap.Near("web_brows", 3, func(*Tool) bool { return false }); len(near) != 0 {
+		t.Errorf("names that may not be used were told: %v", near)
+	}
+}
+
+// Readers see the old or the new offer whole, never a part.
+func TestSnapshotsAreWhole(t *testing.T) {
+	r := New(fixed{})
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if tools := r.Snapshot().Tools(); len(tools) > 0 {
+					last := tools[0].Name[:2]
+					for _, x := range tools {
+						if x.Name[:2] != last {
+							t.Errorf("a mix: %s", names(r.Snapshot()))
+							return
+						}
+					}
+				}
+			}
+		})
+	}
+	for g := range 200 {
+		var list []string
+		for i := range 20 {
+			list = append(list, fmt.Sprintf("g%d_%d", g%2, i))
+		}
+		r.Publish("p", uint64(g+1), offer(list...))
+	}
+	close(stop)
+	wg.Wait()
+}
+
+func TestWatch(t *testing.T) {
+	r := New(fixed{})
+	changed, end := r.Watch()
+	r.Publish("p", 1, offer("a"))
+	r.Publish("p", 2, offer("b"))
+	<-changed
+	end()
+	r.Publish("p", 3, offer("c"))
+	select {
+	case <-changed:
+		t.Error("heard after end")
+	default:
+	}
+}
