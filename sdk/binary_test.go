@@ -47,7 +47,7 @@ func TestBinaryReachesItsHost(t *testing.T) {
 	if v, _ := s.Host.State("key"); string(v) != "value" {
 		t.Errorf("%q", v)
 	}
-	s.Call("panic", `{}`).WantError("execution_failed", "assignment to entry in nil map")
+	s.Call("panic", `{}`).WantError("execution_failed", "index out of range")
 	s.Call("greet", `{}`).WantText("hello")
 }
 

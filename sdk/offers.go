@@ -189,11 +189,6 @@ func soundPart(offer Offer) (Offer, error) {
 	return sound, err
 }
 
-func (o *Offers) tool(name string) (*Tool, bool) {
-	t, ok := o.view().tools[name]
-	return t, ok
-}
-
 func (o *Offers) view() *offerIndex {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -50,9 +50,8 @@ func samplePlugin() *sdk.Plugin {
 				return sdk.TextResult(conf.Get().Greeting), nil
 			}),
 			sdk.NewTool("panic", "Panics.", func(context.Context, *sdk.Call, struct{}) (sdk.Result, error) {
-				var m map[string]int
-				m["x"] = 1
-				return sdk.Result{}, nil
+				var none []string
+				return sdk.TextResult(none[len(none)]), nil
 			}),
 			sdk.NewTool("wait", "Waits for its end.", func(ctx context.Context, _ *sdk.Call, _ struct{}) (sdk.Result, error) {
 				<-ctx.Done()
