@@ -20,7 +20,8 @@ import (
 )
 
 // Serve serves the plugin until the host ends it. It is all a main does; one that
-// does something before calls child.Init first when it starts children. A mistake in the plugin's definition is printed and ends the process with 1.
+// does something before calls child.Init first when it starts children. A mistake
+// in the plugin's definition is printed and ends the process with 1.
 func Serve(p *Plugin) {
 	child.Init()
 	conf, err := ServeConfig(p)
@@ -31,8 +32,14 @@ func Serve(p *Plugin) {
 	served.Store(p.log)
 	slog.SetDefault(p.log.Logger)
 	go exitWithParent()
+	printing = func() { os.Stdout, os.Stderr = stderr, stderr }
 	plugin.Serve(conf)
 }
+
+// printing puts what the plugin prints, on stdout too, into the host's log. While
+// serving, go-plugin has pipes in their place that this host does not read: a
+// plugin that prints a lot would stand still.
+var printing = func() {}
 
 // ServeConfig is what Serve gives to go-plugin; for test kits and for programs
 // that serve in their own way.

@@ -69,6 +69,9 @@ func (s *server) Configure(ctx context.Context, req *pluginv1.ConfigureRequest) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	again := s.configured.Load()
+	if !again {
+		printing()
+	}
 	if h := req.GetHost(); h != nil && !again {
 		s.p.facts.Store(&Facts{
 			Instance: h.GetInstance(), Generation: h.GetGeneration(), DataDir: h.GetDataDir(),
