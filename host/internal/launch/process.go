@@ -147,7 +147,7 @@ func (p *Process) tend() {
 			s.Stop()
 		}
 		if p.run.guard != nil {
-			p.run.guard.Release()
+			p.run.guard.Ended()
 		}
 		os.RemoveAll(p.spec.RunDir)
 		close(p.done)

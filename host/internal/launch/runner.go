@@ -115,7 +115,7 @@ func (r *run) live(started chan<- error) {
 	err := r.cmd.Start()
 	r.guard.Started()
 	if err != nil {
-		r.guard.Release()
+		r.guard.Ended()
 		r.handshake.end()
 		started <- err
 		return
@@ -132,7 +132,7 @@ func (r *run) live(started chan<- error) {
 	r.mu.Lock()
 	r.ended, r.state, r.waitErr = true, r.cmd.ProcessState, err
 	r.mu.Unlock()
-	r.guard.Release()
+	r.guard.Ended()
 	r.handshake.end()
 	r.fd2.flush()
 	r.stderr.flush()
@@ -168,8 +168,8 @@ func (r *run) exit() string {
 		return "still running"
 	}
 	status, ok := r.state.Sys().(syscall.WaitStatus)
-	if code := r.state.ExitCode(); ok && code > 128 && code < 128+65 {
-		return fmt.Sprintf("signal: %s", syscall.Signal(code-128)) // told by an init or a keeper
+	if code := r.state.ExitCode(); ok && r.guard.Relays() && code > 128 && code < 128+65 {
+		return fmt.Sprintf("signal: %s", syscall.Signal(code-128))
 	}
 	if ok && status.Signaled() {
 		return fmt.Sprintf("signal: %s", status.Signal())

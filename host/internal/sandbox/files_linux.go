@@ -15,7 +15,9 @@ import (
 var floor = []Path{
 	{Path: "/usr", Access: Exec}, {Path: "/bin", Access: Exec}, {Path: "/sbin", Access: Exec},
 	{Path: "/lib", Access: Exec}, {Path: "/lib32", Access: Exec}, {Path: "/lib64", Access: Exec}, {Path: "/libx32", Access: Exec},
-	{Path: "/etc/ssl", Access: Read}, {Path: "/etc/pki", Access: Read}, {Path: "/etc/ca-certificates", Access: Read},
+	// Certificates, and not the private keys beside them.
+	{Path: "/etc/ssl/certs", Access: Read}, {Path: "/etc/ssl/cert.pem", Access: Read}, {Path: "/etc/ssl/openssl.cnf", Access: Read},
+	{Path: "/etc/pki/tls/certs", Access: Read}, {Path: "/etc/pki/ca-trust", Access: Read}, {Path: "/etc/ca-certificates", Access: Read},
 	{Path: "/etc/resolv.conf", Access: Read}, {Path: "/etc/hosts", Access: Read}, {Path: "/etc/nsswitch.conf", Access: Read},
 	{Path: "/etc/localtime", Access: Read}, {Path: "/etc/passwd", Access: Read}, {Path: "/etc/group", Access: Read},
 	{Path: "/etc/ld.so.cache", Access: Read}, {Path: "/etc/alternatives", Access: Read},

@@ -21,7 +21,8 @@ const maxAnswer = 64 << 10
 
 // Guard is the host's end of one sandbox.
 type Guard struct {
-	keeper             bool
+	mode               string
+	group              string   // cgroup folder; empty = none
 	report, life       *os.File // host's ends
 	reportKid, lifeKid *os.File // the shim's ends
 	once               sync.Once
@@ -54,16 +55,18 @@ func Wrap(cmd *exec.Cmd, p Profile) (*Guard, error) {
 		}
 		o.NS.apply(attr)
 	}
+	o.Group = makeGroup(p)
 	text, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
 	}
-	g := &Guard{keeper: o.Mode == modeKeeper}
+	g := &Guard{mode: o.Mode, group: o.Group}
 	if g.report, g.reportKid, err = os.Pipe(); err != nil {
+		g.Ended()
 		return nil, err
 	}
 	if g.lifeKid, g.life, err = os.Pipe(); err != nil {
-		g.Release()
+		g.Ended()
 		return nil, err
 	}
 	cmd.Path = "/proc/self/exe"
@@ -107,7 +110,19 @@ func (g *Guard) Report(ctx context.Context) (Report, error) {
 
 // Keeper reports whether the first process is a keeper, which must be given a
 // moment to kill the tree after Release, before it is killed itself.
-func (g *Guard) Keeper() bool { return g.keeper }
+func (g *Guard) Keeper() bool { return g.mode == modeKeeper }
+
+// Relays reports whether the first process is not the plugin and passes its exit
+// on: a signal as 128 and its number.
+func (g *Guard) Relays() bool { return g.mode != modeExec }
+
+// Ended frees what is left when the first process has been waited for.
+func (g *Guard) Ended() {
+	g.Release()
+	if g.group != "" {
+		removeGroup(g.group)
+	}
+}
 
 // Release gives the plugin up: an init or keeper kills all it looks after and
 // ends. It may be called more than once.

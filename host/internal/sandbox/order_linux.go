@@ -31,7 +31,8 @@ type order struct {
 	Args    []string `json:"args"`
 	Profile Profile  `json:"profile"`
 	NS      spaces   `json:"ns"`
-	Report  Report   `json:"report"` // of the keeper, for its inner shim
+	Group   string   `json:"group,omitempty"` // cgroup to join
+	Report  Report   `json:"report"`          // of the keeper, for its inner shim
 }
 
 // spaces are the namespaces the shim was born into.

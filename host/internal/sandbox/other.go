@@ -42,5 +42,11 @@ func (g *Guard) Report(context.Context) (Report, error) { return g.report, nil }
 // Keeper is always false.
 func (g *Guard) Keeper() bool { return false }
 
+// Relays is always false.
+func (g *Guard) Relays() bool { return false }
+
+// Ended does nothing.
+func (g *Guard) Ended() {}
+
 // Release does nothing.
 func (g *Guard) Release() {}

@@ -260,6 +260,34 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
+func TestProcessLimit(t *testing.T) {
+	for _, profile := range []string{sandbox.Strict, sandbox.Launcher} {
+		t.Run(profile, func(t *testing.T) {
+			// Threads count: a Go program has about ten.
+			s := specIn(tempDir(t), testbin.Build(t, fixture), sandbox.Profile{Name: profile, Processes: 48})
+			p := start(t, s)
+			if slices.ContainsFunc(p.Sandbox().Missing, func(s string) bool { return strings.Contains(s, "processes") }) {
+				t.Skipf("no limit can be had here: %v", p.Sandbox().Missing)
+			}
+			refused := false
+			for range 48 {
+				if r, err := invoke(p, "spawn", map[string]any{}); err != nil || strings.Contains(r.GetContent()[0].GetText(), "error") {
+					refused = true
+					break
+				}
+			}
+			if !refused {
+				t.Error("48 processes were started beside the plugin")
+			}
+			p.Stop(t.Context())
+			left, _ := filepath.Glob(fmt.Sprintf("/sys/fs/cgroup/pids/bulkhead-%d-*", os.Getpid()))
+			if len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
 // marked lists the processes that carry a mark in their environment.
 func marked(mark string) []string {
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")
@@ -389,7 +417,7 @@ func TestUnprivileged(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, self, "-test.v", "-test.run", "TestStrict|TestNetworkAll|TestNamed|TestLauncher|TestMemory|TestNothing|TestStop")
+	cmd := exec.CommandContext(ctx, self, "-test.v", "-test.run", "TestStrict|TestNetworkAll|TestNamed|TestLauncher|TestMemory|TestProcess|TestNothing|TestStop")
 	cmd.Dir = home
 	cmd.Env = []string{"TMPDIR=" + home, "PATH=" + os.Getenv("PATH"), testbin.Made(fixture, testbin.Build(t, fixture))}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}

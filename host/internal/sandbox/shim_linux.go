@@ -76,6 +76,13 @@ func (o order) run(r *Report) error {
 		r.has("process tree watched by a keeper")
 		r.lacks("a PID namespace")
 	}
+	if o.Group != "" {
+		if err := joinGroup(o.Group); err != nil {
+			r.lacks("a limit of %d processes (%v)", o.Profile.Processes, err)
+		} else {
+			r.has("processes %d (cgroup)", o.Profile.Processes)
+		}
+	}
 	if err := o.files(r); err != nil {
 		return err
 	}
@@ -154,7 +161,7 @@ func (o order) limits(r *Report) error {
 		}
 		r.has("open files %d", min(uint64(p.Files), had.Max))
 	}
-	if p.Processes > 0 {
+	if p.Processes > 0 && o.Group == "" {
 		// The kernel counts per user and exempts root; only an ordinary user's
 		// own user namespace makes the count that of this plugin.
 		if os.Geteuid() != 0 && o.NS.User {

@@ -53,7 +53,8 @@ type RestartBudget struct {
 	Window time.Duration // 10 minutes
 }
 
-// Offers is where snapshots go: the registry.
+// Offers is where snapshots go: the registry. Publish must not wait and must not
+// call back into the Supervisor.
 type Offers interface {
 	Publish(plugin string, generation uint64, snap *pluginv1.OfferSnapshot)
 	Withdraw(plugin string)
