@@ -23,12 +23,16 @@ func takes(usage ...string) cobra.PositionalArgs {
 		switch {
 		case len(args) < least:
 			return exit{exitUsage, fmt.Errorf("%s needs %s", cmd.Name(), strings.Join(usage[len(args):least], " and "))}
-		case most >= 0 && len(args) > most && cmd.HasSubCommands():
-			return exit{exitUsage, fmt.Errorf("%s has no command %q", cmd.Name(), args[0])}
+		case len(args) > 0 && cmd.HasSubCommands():
+			near := ""
+			if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
+				near = "; did you mean " + strings.Join(s, " or ") + "?"
+			}
+			return exit{exitUsage, fmt.Errorf("no command %q%s", args[0], near)}
 		case most == 0 && len(args) > 0:
 			return exit{exitUsage, fmt.Errorf("%s takes no arguments, got %q", cmd.Name(), args[0])}
 		case most >= 0 && len(args) > most:
-			return exit{exitUsage, fmt.Errorf("%s takes only %s, got %q too", cmd.Name(), strings.Join(usage, " and "), args[most])}
+			return exit{exitUsage, fmt.Errorf("%s takes only %s, got %q too", cmd.Name(), strings.Trim(strings.Join(usage, " and "), "[]"), args[most])}
 		}
 		return nil
 	}

@@ -36,6 +36,8 @@ type exit struct {
 	err  error
 }
 
+func (e exit) Unwrap() error { return e.err }
+
 func (e exit) Error() string {
 	if e.err == nil {
 		return ""
@@ -74,6 +76,7 @@ func Main(args []string, in io.Reader, out, errOut io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
+	root.SuggestionsMinimumDistance = 2
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
@@ -83,7 +86,7 @@ func Main(args []string, in io.Reader, out, errOut io.Writer) int {
 		e = exit{exitUsage, err} // cobra's own complaints
 	}
 	if e.err != nil {
-		a.complain(e.err)
+		a.complain(e)
 		if e.code == exitUsage && !a.json {
 			fmt.Fprintf(errOut, "  → `%s --help` tells how\n", cmd.CommandPath())
 		}
@@ -162,7 +165,11 @@ func (a *app) complain(err error) {
 	case errors.As(err, &f):
 		e = &api.Error{Code: string(f.Class), Message: f.Message, Retryable: f.Retryable, Ref: string(f.Ref), RetryAfterMs: f.RetryAfter.Milliseconds()}
 	default:
-		e = &api.Error{Message: err.Error()}
+		e = &api.Error{Code: string(fault.ExecutionFailed), Message: err.Error()}
+		var x exit
+		if errors.As(err, &x) && x.code == exitUsage {
+			e.Code = string(fault.InvalidArguments)
+		}
 	}
 	if a.json {
 		enc := json.NewEncoder(a.errOut)

@@ -36,7 +36,7 @@ func (a *app) events() *cobra.Command {
 					_, err := a.out.Write(line)
 					return err
 				}
-				_, err := fmt.Fprintf(a.out, "%6d  %s  %-13s  %-12s  %s\n", e.Seq, e.At.Local().Format(time.TimeOnly), e.Type, or(e.Plugin, "-"), details(e))
+				_, err := fmt.Fprintf(a.out, "%6d  %s  %-17s  %-12s  %s\n", e.Seq, e.At.Local().Format(time.TimeOnly), e.Type, or(e.Plugin, "-"), details(e))
 				return err
 			})
 		},

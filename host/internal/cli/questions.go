@@ -26,7 +26,7 @@ func (a *app) questions() *cobra.Command {
 					state := "open"
 					switch {
 					case q.Outcome != "":
-						state = q.Outcome
+						state = ended(q.Outcome)
 					case q.CallerGone:
 						state = "caller gone"
 					}
@@ -87,6 +87,17 @@ func (a *app) settle(cmd *cobra.Command, id string, in api.Answer) error {
 	if a.json {
 		return a.print(q)
 	}
-	fmt.Fprintf(a.out, "%s: %s\n", q.ID, q.Outcome)
+	fmt.Fprintf(a.out, "%s is %s\n", q.ID, ended(q.Outcome))
+	if q.Outcome == "approve" {
+		fmt.Fprintf(a.out, "  → the same call of %s now runs once, within 10 minutes\n", q.Tool)
+	}
 	return nil
+}
+
+// ended is an outcome in words.
+func ended(outcome string) string {
+	if word, ok := map[string]string{"accept": "answered", "decline": "declined", "cancel": "cancelled", "approve": "approved", "deny": "denied"}[outcome]; ok {
+		return word
+	}
+	return outcome
 }

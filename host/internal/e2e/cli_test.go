@@ -85,6 +85,14 @@ func (p *process) interrupt(t *testing.T) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
+// inbox waits until a session's inbox holds word.
+func (w *world) inbox(session, word string) {
+	w.t.Helper()
+	testbin.Await(w.t, 10*time.Second, word+" in the inbox of "+session, func() bool {
+		return strings.Contains(w.ok("inbox", "--session", session), word)
+	})
+}
+
 // TestCommandLine runs every command of the command line in every way it can end.
 func TestCommandLine(t *testing.T) {
 	w := newWorld(t, instance("fx", "")+"\nagent \"reader\" {\n  groups = [\"none\"]\n}\n", "fixture")
@@ -227,11 +235,14 @@ func asking(tr *transcript) {
 	tr.run("answer", 1, "answer", open(), "nom=Ada")
 	tr.run("approve", 1, "approve", open())
 	tr.run("answer", 0, "answer", open(), "name=Ada")
+	tr.w.inbox("a", "hello Ada")
 	tr.run("call", 0, "call", "--session", "a", "fx_ask")
 	tr.run("call", 1, "call", "--session", "b", "--json", "fx_ask")
 	tr.run("answer", 0, "answer", "--json", open(), `{"name":"Grace"}`)
+	tr.w.inbox("b", "hello Grace") // what goes on by itself has ended
 	tr.run("call", 1, "call", "--session", "c", "fx_ask")
 	tr.run("answer", 0, "answer", "--decline", open())
+	tr.w.inbox("c", "was answered")
 
 	tr.run("call", 1, "call", "--session", "a", "fx_guarded", "name=Ada")
 	tr.run("questions", 0, "questions")
@@ -249,9 +260,6 @@ func asking(tr *transcript) {
 	tr.run("deny", 1, "deny", "q_nothing")
 	tr.run("questions", 0, "questions", "--all")
 
-	testbin.Await(tr.w.t, 10*time.Second, "the answered calls in the inbox", func() bool {
-		return strings.Contains(tr.w.ok("inbox", "--session", "a"), "hello Ada")
-	})
 	tr.run("inbox", 0, "inbox", "--session", "a")
 	tr.run("inbox", 0, "inbox", "--session", "a", "--json")
 	tr.run("inbox", 0, "inbox", "--session", "kept")
@@ -294,11 +302,11 @@ func looking(tr *transcript) {
 	tr.run("guide", 0, "guide", "fx", "--json")
 	tr.run("guide", 1, "guide", "fy")
 
-	tr.run("events", 0, "events", "--after", "14")
-	tr.run("events", 0, "events", "--json")
+	tr.run("events", 0, "events")
+	tr.run("events", 0, "events", "--json", "--after", "19")
 	follow := tr.w.start("plugin.state", "events", "--follow")
-	tr.w.ok("call", "fx_echo", "seen=live")
-	follow.await(t, "tool=fx_echo status=ok session")
+	tr.w.ok("call", "--session", "live", "fx_echo")
+	follow.await(t, "session=live")
 	if code := follow.interrupt(t); code != 0 || follow.errOut.String() != "" {
 		t.Errorf("an interrupted --follow: exit %d, %s", code, follow.errOut.String())
 	}

@@ -61,15 +61,13 @@ func (tr *transcript) add(file, stdin string, args []string, out, errOut string,
 	} else {
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(b, "$ bulkhead %s", shown(args))
+	fmt.Fprintf(b, "$ bulkhead %s", tr.normal(shown(args)))
 	if stdin != "" {
 		fmt.Fprintf(b, " <<< %s", strings.TrimSpace(stdin))
 	}
-	b.WriteString("\n" + tr.normal(out))
-	if errOut = tr.normal(errOut); errOut != "" {
-		for line := range strings.Lines(errOut) {
-			b.WriteString("2> " + line)
-		}
+	b.WriteString("\n" + line(tr.normal(out)))
+	for text := range strings.Lines(line(tr.normal(errOut))) {
+		b.WriteString("2> " + text)
 	}
 	fmt.Fprintf(b, "[exit %d]\n", got)
 }
@@ -108,16 +106,17 @@ var volatile = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`), "TIME"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`), "TIME"},
 	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`), "HH:MM:SS"},
-	{regexp.MustCompile(`\bq_[a-z0-9]{12}\b`), "q_ID"},
-	{regexp.MustCompile(`\bs_[A-Z0-9]{16}\b`), "s_ID"},
+	{regexp.MustCompile(`q_[a-z0-9]{12}\b`), "q_000000000000"},
+	{regexp.MustCompile(`s_[A-Z0-9]{16}\b`), "s_ID"},
 	{regexp.MustCompile(`\b[0-9a-f]{32}\b`), "CALL"},
+	{regexp.MustCompile(`\bf_[A-Z0-9]{26}\b`), "f_CALL"},
 	{regexp.MustCompile(`tool-(\w+)-[0-9a-f]{8}-`), "tool-$1-CALL-"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "127.0.0.1:PORT"},
 	{regexp.MustCompile(`pid \d+, up \w+`), "pid PID, up TIME"},
 	{regexp.MustCompile(`host \S+, pid`), "host VERSION, pid"},
 	{regexp.MustCompile(`"pid": [1-9]\d*`), `"pid": "PID"`},
 	{regexp.MustCompile(`"version": "[^"]*"`), `"version": "VERSION"`},
-	{regexp.MustCompile(`\(sdk [^)]*\)+`), "(sdk VERSION)"},
+	{regexp.MustCompile(`built with sdk .*`), "built with sdk VERSION"},
 	{regexp.MustCompile(`"sdk_version": "[^"]*"`), `"sdk_version": "VERSION"`},
 	{regexp.MustCompile(`(?m)^(\w\S*  .*?  )[1-9]\d*( +\d+ +\d+ +\d+ +\d+  )`), "${1}PID$2"},
 	{regexp.MustCompile(`(?m)^  sandbox: .*$`), "  sandbox: WHAT THIS MACHINE HAS"},
@@ -134,6 +133,11 @@ func (tr *transcript) normal(text string) string {
 	for _, v := range volatile {
 		text = v.what.ReplaceAllString(text, v.with)
 	}
+	return text
+}
+
+// line ends a text with a newline, unless it is empty.
+func line(text string) string {
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}

@@ -197,7 +197,7 @@ func (h *Host) open() error {
 	if err != nil {
 		return fault.New(fault.AddressUnusable, "the HTTP address %s can't be opened: %w", h.cfg.HTTP.Address, err)
 	}
-	h.serve("http http://"+t.Addr().String(), t, false)
+	h.serve("http://"+t.Addr().String(), t, false)
 	return nil
 }
 

@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -239,7 +241,14 @@ func (a *API) mcp(w http.ResponseWriter, r *http.Request) {
 	}
 	stop := contextClose(r.Context(), c)
 	defer stop()
-	if err := a.MCP.Serve(r.Context(), agent, s, buffered, c); err != nil {
+	// The server's own reader ends the request's context with its input, and what
+	// is in flight would get no answer: only what it holds already comes from it.
+	early, err := buffered.Peek(buffered.Reader.Buffered())
+	if err != nil {
+		return
+	}
+	in := io.MultiReader(bytes.NewReader(early), c)
+	if err := a.MCP.Serve(r.Context(), agent, s, in, c); err != nil {
 		a.Log.Debug("an MCP client left", "session", s.ID, "error", err)
 	}
 }

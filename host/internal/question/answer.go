@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
@@ -95,9 +99,30 @@ func admissible(q store.Question, by By, action string, content []byte) error {
 		return bad("the answer to %s is not JSON: %w", q.ID, err)
 	}
 	if err := schema.Validate(value); err != nil {
-		return bad("the answer does not fit question %s: %w; expected %s", q.ID, err, q.Schema)
+		return bad("the answer does not fit question %s:\n%s\nexpected: %s", q.ID, misfits(err), q.Schema)
 	}
 	return nil
+}
+
+// misfits lists what does not fit a schema, a line each.
+func misfits(err error) string {
+	var invalid *jsonschema.ValidationError
+	if !errors.As(err, &invalid) {
+		return err.Error()
+	}
+	english := message.NewPrinter(language.English)
+	var lines []string
+	var visit func(*jsonschema.ValidationError)
+	visit = func(e *jsonschema.ValidationError) {
+		if len(e.Causes) == 0 && len(lines) < 5 {
+			lines = append(lines, "- /"+strings.Join(e.InstanceLocation, "/")+": "+e.ErrorKind.LocalizedString(english))
+		}
+		for _, c := range e.Causes {
+			visit(c)
+		}
+	}
+	visit(invalid)
+	return strings.Join(lines, "\n")
 }
 
 func answer(q store.Question) *pluginv1.Answer {
