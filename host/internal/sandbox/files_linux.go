@@ -28,7 +28,7 @@ var floor = []Path{
 
 // files builds the file system the plugin sees: a small root of what is admitted
 // under strict, a /proc of its own processes elsewhere.
-func (o order) files(r *Report) error {
+func (o *order) files(r *Report) error {
 	for _, p := range o.Profile.Paths {
 		if _, err := os.Stat(p.Path); err != nil {
 			if p.Must {
@@ -52,6 +52,7 @@ func (o order) files(r *Report) error {
 		r.lacks("a root of its own (%v)", err)
 		return nil
 	}
+	o.Rooted = true
 	r.has("own root with %d paths", len(o.paths()))
 	return nil
 }

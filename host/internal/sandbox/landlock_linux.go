@@ -27,7 +27,7 @@ func (o order) landlock(r *Report) error {
 	}
 	abi, err := ll.LandlockGetABIVersion()
 	if err != nil || abi < 1 {
-		if o.Profile.MustProfile && o.Profile.Name == Strict && !o.NS.Mount {
+		if o.Profile.MustProfile && o.Profile.Name == Strict && !o.Rooted {
 			return refused("profile = \"strict\": this kernel has neither Landlock nor a mount namespace for us")
 		}
 		r.lacks("Landlock")
@@ -55,8 +55,8 @@ func (o order) landlock(r *Report) error {
 	if o.Profile.Name == Strict {
 		r.has("files by Landlock ABI %d", abi)
 	}
-	if o.Profile.Name == Strict && !o.NS.Mount && abi < 9 {
-		r.lacks("unix sockets of others closed by path (Landlock ABI %d, no mount namespace)", abi)
+	if o.Profile.Name == Strict && !o.Rooted && abi < 9 {
+		r.lacks("unix sockets of others closed by path (Landlock ABI %d, no root of its own)", abi)
 	}
 	if abi >= 6 {
 		r.has("signals and abstract sockets closed (Landlock scope)")

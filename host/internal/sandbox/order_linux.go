@@ -31,8 +31,9 @@ type order struct {
 	Args    []string `json:"args"`
 	Profile Profile  `json:"profile"`
 	NS      spaces   `json:"ns"`
-	Group   string   `json:"group,omitempty"` // cgroup to join
-	Report  Report   `json:"report"`          // of the keeper, for its inner shim
+	Group   string   `json:"group,omitempty"`  // cgroup to join
+	Rooted  bool     `json:"rooted,omitempty"` // runs in a small root
+	Report  Report   `json:"report"`           // of the keeper, for its inner shim
 }
 
 // spaces are the namespaces the shim was born into.

@@ -18,7 +18,6 @@ type slots struct {
 	mu                sync.Mutex
 	calls, queue      int // limits
 	root, nested      int // taken
-	abandoned         int
 	rootWait, nestedQ []chan struct{}
 }
 
