@@ -64,8 +64,11 @@ func (a *app) status() *cobra.Command {
 				for _, p := range s.Plugins {
 					a.details(p)
 				}
-				for _, w := range s.Warnings {
-					fmt.Fprintln(a.out, "\nwarning: "+w)
+				for i, w := range s.Warnings {
+					if i == 0 {
+						fmt.Fprintln(a.out)
+					}
+					fmt.Fprintln(a.out, "warning: "+w)
 				}
 				return nil
 			})
@@ -84,14 +87,18 @@ func pid(n int) string {
 // what its sandbox really does here.
 func (a *app) details(p api.PluginStatus) {
 	var lines []string
-	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	if p.Detail != "" {
+	say := func(format string, args ...any) {
+		lines = append(lines, strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n    "))
+	}
+	if p.Detail != "" && p.Detail != p.LastError {
 		say("health: %s", p.Detail)
 	}
 	if p.LastError != "" {
 		say("last error: %s (%s)", p.LastError, or(p.LastRef, "no code"))
 		for _, line := range p.Tail {
-			say("  | %s", line)
+			if !strings.Contains(p.LastError, line) {
+				say("  | %s", line)
+			}
 		}
 	}
 	if p.NextAttempt != nil {

@@ -155,13 +155,20 @@ func (w *world) statusOf() (api.Status, error) {
 	return s, json.Unmarshal([]byte(out), &s)
 }
 
-// plugin is one plugin's status.
-func (w *world) plugin(name string) api.PluginStatus {
+// status is that of a running host.
+func (w *world) status() api.Status {
 	w.t.Helper()
 	s, err := w.statusOf()
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	return s
+}
+
+// plugin is one plugin's status.
+func (w *world) plugin(name string) api.PluginStatus {
+	w.t.Helper()
+	s := w.status()
 	for _, p := range s.Plugins {
 		if p.Name == name {
 			return p

@@ -73,6 +73,8 @@ const (
 	ConfigValue   Ref = "BH3003"
 	ConfigSecret  Ref = "BH3004"
 	ConfigMissing Ref = "BH3005"
+	// ConfigNoEffect is a warning only.
+	ConfigNoEffect Ref = "BH3006"
 )
 
 // Policy faults.
@@ -140,6 +142,7 @@ var rows = []Row{
 	{ConfigValue, InvalidArguments, false, "a value in the config is not acceptable", "see the message"},
 	{ConfigSecret, InvalidArguments, false, "a secret could not be read", "put it into `secrets/NAME` in the data_dir with mode 0600"},
 	{ConfigMissing, InvalidArguments, false, "there is no config file", "name one with --config, or write config.hcl"},
+	{ConfigNoEffect, InvalidArguments, false, "a setting has no effect in this version", "do not rely on it yet"},
 
 	{NotAllowed, Denied, false, "the agent may not call this tool", "add it, its group or its plugin to the agent's block"},
 	{GrantMissing, Denied, false, "the plugin has no grant for this", "add the line named in the message to the plugin's block"},

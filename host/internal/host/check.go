@@ -35,7 +35,7 @@ func (NoOffers) Withdraw(string) {}
 // one.
 func Check(ctx context.Context, cfg *config.Config, o CheckOptions) hcl.Diagnostics {
 	s := supervise.New(supervise.Options{DataDir: o.DataDir, RunDir: o.RunDir, Offers: NoOffers{}, Log: o.Log, HostVersion: o.Version})
-	diags := checkTiers(cfg)
+	diags := append(checkTiers(cfg), unenforced(cfg)...)
 	add := func(severity hcl.DiagnosticSeverity, ref fault.Ref, at hcl.Range, summary, detail string) {
 		d := &hcl.Diagnostic{Severity: severity, Summary: summary, Detail: detail, Extra: config.Code(ref)}
 		if at.Filename != "" {

@@ -107,6 +107,9 @@ func Start(ctx context.Context, o Options) (h *Host, err error) {
 		return h, err
 	}
 	h.auditRisks()
+	for _, d := range unenforced(o.Config) {
+		h.log.Warn(d.Summary, "at", d.Subject.String(), "code", string(config.CodeOf(d)))
+	}
 	if err := h.desk.Start(ctx); err != nil {
 		return h, err
 	}

@@ -49,6 +49,9 @@ func Scan(folder string) ([]Found, error) {
 			f.Problem = fmt.Errorf("%s: a plugin's name is lower-case letters, digits and -, at most 40", f.Path)
 		default:
 			f.Problem = launch.CheckBinary(f.Path, folder)
+			if errors.Is(f.Problem, fs.ErrNotExist) {
+				f.Problem = fmt.Errorf("%s is a link to nothing", f.Path)
+			}
 		}
 		out = append(out, f)
 	}

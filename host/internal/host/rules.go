@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/config"
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 	"github.com/bulkhead-dev/bulkhead/host/internal/policy"
 	"github.com/bulkhead-dev/bulkhead/host/internal/store"
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
@@ -16,12 +18,15 @@ import (
 
 // rules is the config as policy wants it.
 func (h *Host) rules() policy.Rules {
-	r := policy.Rules{Plugins: map[string]policy.Plugin{}, Tiers: map[string]pluginv1.Tier{}, Risks: map[string]string{}}
+	r := policy.Rules{Profiles: map[string]policy.Profile{}, Plugins: map[string]policy.Plugin{}, Tiers: map[string]pluginv1.Tier{}, Risks: map[string]string{}}
 	for _, a := range h.cfg.Agents {
 		r.Agents = append(r.Agents, &policy.Agent{
 			Name: a.Name, Token: string(a.Token), Approver: a.Approver, Groups: a.Groups, Tools: a.Tools, Deny: a.Deny,
 			ModelTier: a.ModelTier, Model: a.Model, Profile: a.Profile, Inline: a.Media == "inline",
 		})
+	}
+	for _, p := range h.cfg.Profiles {
+		r.Profiles[p.Name] = policy.Profile{Groups: p.Groups, Tools: p.Tools, Deny: p.Deny}
 	}
 	for _, p := range h.cfg.Plugins {
 		tools := map[string]policy.Override{}
@@ -50,6 +55,27 @@ func checkTiers(cfg *config.Config) hcl.Diagnostics {
 		}
 		return ""
 	})
+}
+
+// unenforced warns of settings that are read and checked, but have no effect yet:
+// nobody should believe to be protected by them.
+func unenforced(cfg *config.Config) (diags hcl.Diagnostics) {
+	add := func(at hcl.Range, what string) {
+		diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagWarning, Subject: &at, Extra: config.Code(fault.ConfigNoEffect),
+			Summary: what + " has no effect yet", Detail: "this version reads and checks it only"})
+	}
+	for _, r := range cfg.Policy.Rules {
+		add(r.Range(), fmt.Sprintf("rule %q", r.Name))
+	}
+	for _, t := range cfg.Teams {
+		add(t.Range(), fmt.Sprintf("team %q", t.Name))
+	}
+	for _, t := range cfg.Policy.Tiers {
+		if t.ApprovalTimeout > 0 {
+			add(t.At("approval_timeout"), "approval_timeout")
+		}
+	}
+	return diags
 }
 
 // auditRisks writes down why restricted tools run without approval.

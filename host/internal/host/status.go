@@ -15,6 +15,9 @@ func (h *Host) Status() api.Status {
 	snap := h.registry.Snapshot()
 	for _, t := range snap.Tools() {
 		tools[t.Owner]++
+		if t.Rating.Note != "" {
+			refused[t.Owner] = append(refused[t.Owner], fmt.Sprintf("%s %s", t.Name, t.Rating.Note))
+		}
 		if t.Mended != "" {
 			refused[t.Owner] = append(refused[t.Owner], fmt.Sprintf("%s: %s", t.Name, t.Mended))
 		}
@@ -42,6 +45,9 @@ func (h *Host) Status() api.Status {
 		if !p.Enabled {
 			s.Plugins = append(s.Plugins, api.PluginStatus{Name: p.Name, Binary: h.cfg.BinaryPath(p), State: "disabled"})
 		}
+	}
+	for _, d := range unenforced(h.cfg) {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("%s at %s", d.Summary, d.Subject))
 	}
 	for _, f := range h.found {
 		if f.Problem != nil {

@@ -32,15 +32,34 @@ type Agent struct {
 	Profile   string // main | subagent | scheduled | a name in HCL
 	Inline    bool   // media inlined in MCP results
 
-	above []string // profiles this one was narrowed from; all of them bind
+	above    []string // profiles this one was narrowed from; all of them bind
+	profiles map[string]Profile
+}
+
+// Profile is an allowlist with a name, as HCL writes it. It narrows, never widens.
+type Profile struct {
+	Groups, Tools, Deny []string
+}
+
+func (p Profile) allows(t *registry.Tool) bool {
+	switch {
+	case matches(p.Deny, t.Name):
+		return false
+	case t.Rating.Group == CoreGroup, len(p.Groups) == 0 && len(p.Tools) == 0:
+		return true
+	}
+	return slices.Contains(p.Groups, t.Rating.Group) || matches(p.Tools, t.Name)
 }
 
 // Allows says whether the agent may call the tool.
 func (a *Agent) Allows(t *registry.Tool) bool {
-	if t.Internal() || matches(a.Deny, t.Name) || deniedByProfile(a.Profile, t) {
-		return false
+	denied := func(profile string) bool {
+		if own, ok := a.profiles[profile]; ok {
+			return !own.allows(t)
+		}
+		return deniedByProfile(profile, t)
 	}
-	if slices.ContainsFunc(a.above, func(p string) bool { return deniedByProfile(p, t) }) {
+	if t.Internal() || matches(a.Deny, t.Name) || denied(a.Profile) || slices.ContainsFunc(a.above, denied) {
 		return false
 	}
 	if t.Rating.Group == CoreGroup {

@@ -30,10 +30,11 @@ type Plugin struct {
 
 // Rules is one immutable set of rules.
 type Rules struct {
-	Agents  []*Agent
-	Plugins map[string]Plugin
-	Tiers   map[string]pluginv1.Tier // policy { tier "x" { tools } }: by tool name
-	Risks   map[string]string        // its accept_risk, by tool name
+	Agents   []*Agent
+	Profiles map[string]Profile // beside the built-in ones
+	Plugins  map[string]Plugin
+	Tiers    map[string]pluginv1.Tier // policy { tier "x" { tools } }: by tool name
+	Risks    map[string]string        // its accept_risk, by tool name
 }
 
 // Policy holds the rules in force; they are replaced as a whole.
@@ -53,6 +54,9 @@ func (p *Policy) Set(rules Rules) {
 		rules.Agents = append(rules.Agents, &Agent{Name: DefaultAgent, Profile: "main", ModelTier: "balanced"})
 	}
 	rules.Agents = append(rules.Agents, &Agent{Name: Operator, Profile: "main", ModelTier: "balanced", Approver: true})
+	for _, a := range rules.Agents {
+		a.profiles = rules.Profiles
+	}
 	p.rules.Store(&rules)
 }
 
@@ -146,6 +150,7 @@ type rating struct{ registry.Rating }
 // written reason.
 func (r *rating) retier(tier pluginv1.Tier, risk string) {
 	if r.Tier == restricted && tier < restricted && risk == "" {
+		r.Note = "stays restricted: its tier in the config lacks accept_risk = \"reason\""
 		return
 	}
 	r.Tier, r.TierFrom = tier, "config"

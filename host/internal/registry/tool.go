@@ -27,6 +27,7 @@ type Rating struct {
 	Group      string
 	Tier       pluginv1.Tier
 	TierFrom   string // config, map, plugin or default: who settled the tier
+	Note       string // what of the operator's word was not followed, and why
 	Exposure   pluginv1.Exposure
 	Timeout    time.Duration // 0 = the plugin's
 	Idempotent bool
