@@ -70,10 +70,25 @@ func unenforced(cfg *config.Config) (diags hcl.Diagnostics) {
 	for _, t := range cfg.Teams {
 		add(t.Range(), fmt.Sprintf("team %q", t.Name))
 	}
-	for _, t := range cfg.Policy.Tiers {
-		if t.ApprovalTimeout > 0 {
-			add(t.At("approval_timeout"), "approval_timeout")
+	set := func(s config.Source, attributes ...string) {
+		for _, name := range attributes {
+			if at := s.At(name); at != s.Range() {
+				add(at, name)
+			}
 		}
+	}
+	set(cfg.Session.Source, "idle")
+	if cfg.HTTP != nil {
+		set(cfg.HTTP.Source, "hosts", "origins")
+	}
+	for _, a := range cfg.Agents {
+		set(a.Source, "media")
+	}
+	for _, p := range cfg.Profiles {
+		set(p.Source, "expansion")
+	}
+	for _, t := range cfg.Policy.Tiers {
+		set(t.Source, "approval_timeout")
 	}
 	return diags
 }
