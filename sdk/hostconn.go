@@ -40,8 +40,9 @@ func (h *hostConn) connect(broker *plugin.GRPCBroker) {
 	h.stop, h.ready = stop, ready
 	go func() {
 		for {
-			conn, err := broker.DialWithOptions(wire.HostServiceID, grpc.WithDefaultCallOptions(
-				grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.MaxCallSendMsgSize(wire.MaxMessage)))
+			conn, err := broker.DialWithOptions(wire.HostServiceID,
+				grpc.WithStaticStreamWindowSize(wire.StreamWindow), grpc.WithStaticConnWindowSize(wire.ConnWindow), grpc.WithDefaultCallOptions(
+					grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.MaxCallSendMsgSize(wire.MaxMessage)))
 			if err == nil {
 				h.take(conn, stop, ready)
 				return

@@ -41,6 +41,10 @@ func Serve(p *Plugin) {
 // plugin that prints a lot would stand still.
 var printing = func() {}
 
+// streamWorkers is how many goroutines stand ready for calls; one that is reused
+// has its stack already. More calls than that get goroutines of their own.
+const streamWorkers = 4
+
 // ServeConfig is what Serve gives to go-plugin; for test kits and for programs
 // that serve in their own way.
 func ServeConfig(p *Plugin) (*plugin.ServeConfig, error) {
@@ -54,6 +58,8 @@ func ServeConfig(p *Plugin) (*plugin.ServeConfig, error) {
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
 			return grpc.NewServer(append(opts,
 				grpc.MaxRecvMsgSize(wire.MaxMessage),
+				grpc.StaticStreamWindowSize(wire.StreamWindow), grpc.StaticConnWindowSize(wire.ConnWindow),
+				grpc.NumStreamWorkers(streamWorkers),
 				grpc.ChainUnaryInterceptor(p.recoverUnary),
 				grpc.ChainStreamInterceptor(p.recoverStream),
 			)...)

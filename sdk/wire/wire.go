@@ -12,6 +12,11 @@ const (
 	// MaxMessage is the largest message either side accepts, in bytes. What is
 	// larger passes through the shared folder.
 	MaxMessage = 4 << 20
+	// StreamWindow and ConnWindow are the flow-control windows of both sides, in
+	// bytes. Fixed ones bound what a peer can make the other buffer, and spare the
+	// pings by which gRPC else measures the connection at every call.
+	StreamWindow = 1 << 20
+	ConnWindow   = MaxMessage
 	// MaxState is the most state, in bytes, a question may carry.
 	MaxState = 64 << 10
 	// MaxRounds is how often one call may ask.

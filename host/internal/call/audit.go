@@ -29,7 +29,7 @@ func (p *Pipeline) audit(c *call, result *pluginv1.Result) {
 	}
 	tool := c.name
 	row := store.AuditRow{
-		At: c.started.UTC(), CallID: c.id, Tool: clip([]byte(tool), 80), Door: c.Door, Status: status, Ref: ref,
+		At: c.started.UTC(), CallID: c.id, Tool: clip(tool, 80), Door: c.Door, Status: status, Ref: ref,
 		DurationMs: took.Milliseconds(), ArgsHash: question.Hash(c.args), ArgsBytes: int64(len(c.args)), ResultBytes: int64(proto.Size(result)),
 	}
 	if c.Agent != nil {
@@ -43,11 +43,11 @@ func (p *Pipeline) audit(c *call, result *pluginv1.Result) {
 	}
 	plugin := c.Owner
 	if t := c.tool; t != nil {
-		plugin, row.Tool, row.Tier = t.Owner, t.Name, tierName(t.Rating.Tier)
+		plugin, row.Tool, row.Tier = t.Owner, t.Name, tierNames[t.Rating.Tier]
 		tool = t.Name
 		if t.Rating.Tier > pluginv1.Tier_TIER_STANDARD && !t.Internal() {
 			row.Arguments = c.args[:min(len(c.args), maxAudited)]
-			row.Result = []byte(clip([]byte(plain(result)), maxAudited))
+			row.Result = []byte(clip(plain(result), maxAudited))
 		}
 	} else {
 		tool = "unknown" // a name nobody offers must not make a metric of its own
@@ -71,9 +71,8 @@ type doneData struct {
 	Ms     int64  `json:"ms"`
 }
 
-func tierName(t pluginv1.Tier) string {
-	return strings.ToLower(strings.TrimPrefix(t.String(), "TIER_"))
-}
+var tierNames = map[pluginv1.Tier]string{
+	pluginv1.Tier_TIER_STANDARD: "standard", pluginv1.Tier_TIER_ELEVATED: "elevated", pluginv1.Tier_TIER_RESTRICTED: "restricted"}
 
 // plain is the text of a result.
 func plain(r *pluginv1.Result) string {

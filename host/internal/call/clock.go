@@ -19,16 +19,16 @@ type clock struct {
 }
 
 // startClock cancels the returned context with a timeout fault when the time is
-// up. stop must be called; it also cancels the context.
-func startClock(parent context.Context, d time.Duration, tool string) (ctx context.Context, c *clock, stop func()) {
+// up. stop must be called; it also cancels the context, with the cause given.
+func startClock(parent context.Context, d time.Duration, tool string) (ctx context.Context, c *clock, stop context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	c = &clock{left: d, since: time.Now()}
 	c.timer = time.AfterFunc(d, func() {
 		cancel(fault.New(fault.CallTimeout, "tool %q did not end within %s", tool, d))
 	})
-	return ctx, c, func() {
+	return ctx, c, func(cause error) {
 		c.timer.Stop()
-		cancel(context.Canceled)
+		cancel(cause)
 	}
 }
 

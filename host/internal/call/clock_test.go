@@ -10,7 +10,7 @@ import (
 
 func TestClockEndsTheContext(t *testing.T) {
 	ctx, _, stop := startClock(context.Background(), 20*time.Millisecond, "t")
-	defer stop()
+	defer stop(nil)
 	select {
 	case <-ctx.Done():
 	case <-time.After(10 * time.Second):
@@ -24,7 +24,7 @@ func TestClockEndsTheContext(t *testing.T) {
 // While a call waits for an answer its time stands still.
 func TestClockPauses(t *testing.T) {
 	ctx, c, stop := startClock(context.Background(), time.Hour, "t")
-	defer stop()
+	defer stop(nil)
 	c.pause()
 	c.pause()
 	before := c.remaining()
@@ -43,7 +43,7 @@ func TestClockPauses(t *testing.T) {
 
 func TestClockStops(t *testing.T) {
 	ctx, _, stop := startClock(context.Background(), time.Hour, "t")
-	stop()
+	stop(nil)
 	if ctx.Err() == nil {
 		t.Error("stop left the context alive")
 	}

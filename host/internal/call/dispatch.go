@@ -21,15 +21,15 @@ func (p *Pipeline) dispatch(ctx context.Context, c *call) (*pluginv1.Result, err
 		owner = c.tool.Owner
 	}
 	ctx, clock, stop := startClock(ctx, timeout, c.name)
-	defer stop()
-	c.clock, c.ctx = clock, ctx
+	defer stop(context.Canceled)
+	c.clock = clock
 
 	if owner == registry.Host {
 		return p.Own.Invoke(ctx, c.Caller, c.tool.Name, c.args)
 	}
 	id := c.id
 	for attempt := 0; ; attempt++ {
-		result, sent, err := p.send(ctx, c, owner, id, timeout)
+		result, sent, err := p.send(ctx, stop, c, owner, id, timeout)
 		if err == nil {
 			return result, nil
 		}
@@ -50,9 +50,7 @@ func (p *Pipeline) dispatch(ctx context.Context, c *call) (*pluginv1.Result, err
 
 // send makes the call known under id for as long as it runs, so that the plugin
 // can call back in its name, and invokes the plugin.
-func (p *Pipeline) send(ctx context.Context, c *call, owner, id string, timeout time.Duration) (*pluginv1.Result, bool, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+func (p *Pipeline) send(ctx context.Context, cancel context.CancelCauseFunc, c *call, owner, id string, timeout time.Duration) (*pluginv1.Result, bool, error) {
 	p.live.Store(id, &liveCall{call: c, owner: owner, ctx: ctx, cancel: cancel})
 	defer p.live.Delete(id)
 
@@ -75,12 +73,18 @@ func (p *Pipeline) send(ctx context.Context, c *call, owner, id string, timeout 
 		}
 		req.SessionRef = ref
 	}
-	// The host's clock is the deadline; the RPC only carries a backstop.
-	rpc, end := context.WithTimeout(ctx, timeout+backstop)
-	defer end()
-	result, how, err := p.Plugins.Invoke(rpc, owner, c.plugin() != "", req, c.Events)
+	result, how, err := p.Plugins.Invoke(backstopped{ctx, time.Now().Add(timeout + backstop)}, owner, c.plugin() != "", req, c.Events)
 	return result, how.Sent, err
 }
+
+// backstopped carries a deadline to the other side of the RPC. On this side the
+// host's own clock ends the context, so no timer stands behind it.
+type backstopped struct {
+	context.Context
+	at time.Time
+}
+
+func (b backstopped) Deadline() (time.Time, bool) { return b.at, true }
 
 // facts is what the plugin is told of the caller.
 func (p *Pipeline) facts(c *call) *pluginv1.RunFacts {

@@ -103,7 +103,7 @@ func waiting(c *call, questions []store.Question) *pluginv1.Result {
 	kinds := make([]string, len(questions))
 	for i, q := range questions {
 		ids[i] = q.ID
-		kinds[i] = fmt.Sprintf("%s (%s): %s", q.ID, q.Kind, clip([]byte(q.Message), 500))
+		kinds[i] = fmt.Sprintf("%s (%s): %s", q.ID, q.Kind, clip(q.Message, 500))
 	}
 	what := "an answer"
 	f := fault.New(fault.WaitingForPerson, "")
@@ -192,7 +192,7 @@ func (p *Pipeline) resumed(ctx context.Context, f store.FrozenCall, input map[st
 
 // leave tells the session's inbox that the call ended.
 func (p *Pipeline) leave(ctx context.Context, f store.FrozenCall, result *pluginv1.Result) {
-	text := fmt.Sprintf("%s was answered and ended; call it again with the same arguments for the result:\n%s", f.Tool, clip([]byte(plain(result)), 2000))
+	text := fmt.Sprintf("%s was answered and ended; call it again with the same arguments for the result:\n%s", f.Tool, clip(plain(result), 2000))
 	if _, _, err := p.Questions.Store.InboxAppend(ctx, store.InboxItem{Session: f.Session, Agent: f.Agent, Kind: "result", Text: text, DedupID: f.ID, At: now().UTC()}); err != nil {
 		p.Log.Warn("an inbox entry could not be written", "session", f.Session, "error", err)
 	}

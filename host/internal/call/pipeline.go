@@ -78,7 +78,6 @@ type call struct {
 	parent  *call
 	started time.Time
 	clock   *clock
-	ctx     context.Context // of the call while it is dispatched
 	attempt *pluginv1.Attempt
 }
 

@@ -1,9 +1,11 @@
 package call
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 	"github.com/bulkhead-dev/bulkhead/host/internal/registry"
@@ -83,7 +85,7 @@ func (p *Pipeline) missing(c *call, snap *registry.Snapshot) error {
 	if len(near) > 0 {
 		hint = "did you mean " + strings.Join(near, ", ") + "?"
 	}
-	return fault.New(fault.UnknownTool, "no tool %q; %s", clip([]byte(c.name), 80), hint)
+	return fault.New(fault.UnknownTool, "no tool %q; %s", clip(c.name, 80), hint)
 }
 
 // object checks that args are one JSON object of a size that can travel. Nothing
@@ -92,8 +94,8 @@ func object(args []byte) ([]byte, error) {
 	if len(args) > wire.MaxMessage-64<<10 {
 		return nil, fault.New(fault.ArgumentsTooBig, "the arguments are %d bytes; at most %d travel with a call, larger data goes into a file under /shared", len(args), wire.MaxMessage-64<<10)
 	}
-	trimmed := strings.TrimSpace(string(args))
-	if trimmed == "" || trimmed == "null" {
+	trimmed := bytes.TrimSpace(args)
+	if len(trimmed) == 0 || string(trimmed) == "null" {
 		return []byte("{}"), nil
 	}
 	if !json.Valid(args) {
@@ -108,9 +110,12 @@ func object(args []byte) ([]byte, error) {
 }
 
 // clip shortens outside text for an error.
-func clip(b []byte, n int) string {
-	s := strings.ToValidUTF8(string(b[:min(len(b), n)]), "")
-	if len(b) > n {
+func clip[T string | []byte](text T, n int) string {
+	if len(text) <= n && utf8.ValidString(string(text)) {
+		return string(text)
+	}
+	s := strings.ToValidUTF8(string(text[:min(len(text), n)]), "")
+	if len(text) > n {
 		s += "…"
 	}
 	return s

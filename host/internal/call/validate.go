@@ -70,7 +70,7 @@ func describe(leaf *jsonschema.ValidationError, doc []byte) string {
 	sent := gjson.GetBytes(doc, gjsonPath(leaf.InstanceLocation)).Raw
 	line := at + ": " + leaf.ErrorKind.LocalizedString(english)
 	if len(leaf.InstanceLocation) > 0 && sent != "" {
-		line += "; sent " + clip([]byte(sent), 120)
+		line += "; sent " + clip(sent, 120)
 	}
 	return line
 }
@@ -88,7 +88,7 @@ func schemaPart(e *jsonschema.ValidationError, raw []byte) string {
 	if len(first.InstanceLocation) > 0 {
 		part = gjson.GetBytes(raw, "properties."+path(first.InstanceLocation[0])).Raw
 	}
-	return clip([]byte(part), 800)
+	return clip(part, 800)
 }
 
 func gjsonPath(location []string) string {

@@ -49,6 +49,7 @@ var dialOptions = []grpc.DialOption{
 	grpc.WithStreamInterceptor(narrow),
 	grpc.WithDisableServiceConfig(),
 	grpc.WithDisableRetry(),
+	grpc.WithStaticStreamWindowSize(wire.StreamWindow), grpc.WithStaticConnWindowSize(wire.ConnWindow),
 }
 
 // narrow bounds what the broker's stream may say. go-plugin's stdio stream stays
@@ -83,6 +84,7 @@ func hostServer(svc pluginv1.HostServiceServer, log hclog.Logger, opts []grpc.Se
 	}
 	opts = append(opts,
 		grpc.MaxRecvMsgSize(wire.MaxMessage), grpc.MaxSendMsgSize(wire.MaxMessage),
+		grpc.StaticStreamWindowSize(wire.StreamWindow), grpc.StaticConnWindowSize(wire.ConnWindow),
 		grpc.MaxConcurrentStreams(maxHostStreams),
 		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {
 			defer rescue(info.FullMethod, &err)

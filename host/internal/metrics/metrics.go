@@ -5,6 +5,7 @@ package metrics
 
 import (
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +17,16 @@ type Meter struct {
 	registry    *prometheus.Registry
 	duration    *prometheus.HistogramVec
 	invocations *prometheus.CounterVec
+	seen        sync.Map // series → observed
+}
+
+// series is one row of both metrics; observed is where its values go, looked up
+// once, since every call passes here.
+type series struct{ tool, status string }
+
+type observed struct {
+	duration    prometheus.Observer
+	invocations prometheus.Counter
 }
 
 // New makes the counters.
@@ -36,8 +47,13 @@ func New() *Meter {
 
 // Observe records one call. status is ok or the error's code.
 func (m *Meter) Observe(tool, status string, took time.Duration) {
-	m.duration.WithLabelValues(tool, status).Observe(float64(took.Microseconds()) / 1000)
-	m.invocations.WithLabelValues(tool, status).Inc()
+	key := series{tool, status}
+	o, ok := m.seen.Load(key)
+	if !ok {
+		o, _ = m.seen.LoadOrStore(key, observed{m.duration.WithLabelValues(tool, status), m.invocations.WithLabelValues(tool, status)})
+	}
+	o.(observed).duration.Observe(float64(took.Microseconds()) / 1000)
+	o.(observed).invocations.Inc()
 }
 
 // Handler serves the counters in the Prometheus text format.
