@@ -12,5 +12,5 @@ if ! command -v npm >/dev/null 2>&1; then
 	fi
 fi
 [ -f node_modules/.done ] && cmp -s package-lock.json node_modules/.done && exit 0
-npm ci --no-audit --no-fund --loglevel=error
+npm install --no-save --no-audit --no-fund --loglevel=error
 cp package-lock.json node_modules/.done
