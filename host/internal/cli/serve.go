@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/signal"
 	"syscall"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
+	"github.com/bulkhead-dev/bulkhead/host/internal/api"
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 	"github.com/bulkhead-dev/bulkhead/host/internal/host"
 )
@@ -42,7 +44,7 @@ func (a *app) serve() *cobra.Command {
 					log.Warn("the summary could not be printed", "error", err)
 				}
 			}
-			<-cmd.Context().Done()
+			a.reloads(cmd.Context(), h, log)
 			fmt.Fprintln(a.errOut, "stopping; interrupt again to stop at once")
 			again, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 			defer cancel()
@@ -51,6 +53,45 @@ func (a *app) serve() *cobra.Command {
 			if err := h.Close(end); err != nil {
 				return failed(err)
 			}
+			return nil
+		},
+	}
+}
+
+// reloads reads the config again whenever the process is told to, until ctx ends.
+func (a *app) reloads(ctx context.Context, h *host.Host, log hclog.Logger) {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hup:
+			if err := h.Reload(ctx); err != nil {
+				log.Error("the config was not reloaded; the running one stays", "error", err)
+			}
+		}
+	}
+}
+
+// reload asks the running host to read its config again.
+func (a *app) reload() *cobra.Command {
+	return &cobra.Command{
+		Use: "reload", Short: "Let the host read its config again; a faulty one changes nothing", Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.reach(cmd.Context())
+			if err != nil {
+				return err
+			}
+			var s api.Status
+			if err := c.do(cmd.Context(), "POST", "/v1/reload", nil, nil, &s); err != nil {
+				return err
+			}
+			if a.json {
+				return a.print(s)
+			}
+			fmt.Fprintln(a.out, "reloaded")
 			return nil
 		},
 	}

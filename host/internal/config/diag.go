@@ -41,7 +41,7 @@ func Err(diags hcl.Diagnostics) error {
 	if ref == "" {
 		ref = fault.ConfigValue
 	}
-	text := line(first)
+	text := strings.TrimSuffix(line(first), " ("+string(ref)+")") // the fault has its code beside the text
 	if more > 0 {
 		text += fmt.Sprintf(" (and %d more)", more)
 	}

@@ -3,7 +3,9 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -99,6 +101,7 @@ func TestCommandLine(t *testing.T) {
 	w.write("args.json", `{"from": "a file", "id": 9007199254740993}`)
 	w.write("broken.hcl", "host {\n  data_dri = \"data\"\n}\n")
 	w.write("refused.hcl", "host {\n  data_dir = \"data\"\n  plugins  = \"plugins\"\n  shared   = \"shared\"\n}\n\n"+instance("fx", "  config {\n    fail = true\n  }\n"))
+	w.write("same.hcl", head)
 	w.write("blocked", "a file where a folder should be")
 	w.write("blocked.hcl", "host {\n  data_dir = \"blocked\"\n  plugins  = \"plugins\"\n}\n")
 	tr := newTranscript(w, "cli")
@@ -114,6 +117,10 @@ func TestCommandLine(t *testing.T) {
 	mcpOnStdio(tr)
 	tr.run("serve", 3, "serve")
 	tr.run("serve", 3, "--json", "serve")
+	if code := host.interrupt(t); code != 0 {
+		t.Errorf("an interrupted host: exit %d\n%s", code, host.errOut.String())
+	}
+	host = w.start("plugin fx: ready", "serve")
 	code := host.interrupt(t)
 	tr.add("serve", "", []string{"serve"}, host.out.String(), host.errOut.String(), 0, code)
 	host = w.start("sandbox", "serve", "--json")
@@ -134,7 +141,7 @@ func noHost(tr *transcript) {
 		{"questions", []string{"questions"}}, {"answer", []string{"answer", "q_x", "name=Ada"}},
 		{"approve", []string{"approve", "q_x"}}, {"deny", []string{"deny", "q_x"}},
 		{"events", []string{"events"}}, {"events", []string{"events", "--follow"}},
-		{"inbox", []string{"inbox", "--session", "s1"}},
+		{"inbox", []string{"inbox", "--session", "s1"}}, {"reload", []string{"reload"}},
 		{"plugin", []string{"plugin", "restart", "fx"}}, {"plugin", []string{"plugin", "stop", "fx"}}, {"plugin", []string{"plugin", "start", "fx"}},
 	} {
 		tr.run(c.file, 3, c.args...)
@@ -327,6 +334,17 @@ func steering(tr *transcript) {
 		tr.run("plugin", 1, "plugin", action, "nobody")
 	}
 	tr.run("plugin", 1, "--json", "plugin", "stop", "nobody")
+
+	tr.run("reload", 0, "reload")
+	tr.run("reload", 0, "reload", "--json")
+	tr.run("reload", 2, "reload", "now")
+	good, err := os.ReadFile(filepath.Join(tr.w.dir, "config.hcl"))
+	if err != nil {
+		tr.w.t.Fatal(err)
+	}
+	tr.w.write("config.hcl", strings.Replace(string(good), "shared   =", "shraed   =", 1))
+	tr.run("reload", 1, "reload", "--config", "same.hcl")
+	tr.w.write("config.hcl", string(good))
 }
 
 func mcpOnStdio(tr *transcript) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -54,7 +55,7 @@ type Host struct {
 	Doors   []string // where it listens, for people
 
 	opts     Options
-	cfg      *config.Config
+	current  atomic.Pointer[config.Config]
 	log      hclog.Logger
 	started  time.Time
 	lock     *os.File
@@ -63,11 +64,17 @@ type Host struct {
 	desk     *question.Desk
 	pipeline *call.Pipeline
 	registry *registry.Registry
+	rules    *policy.Policy
 	events   *event.Bus
-	found    []Found
 	control  string
 
+	changing sync.Mutex // one change of plugins at a time
+	mu       sync.Mutex // guards what follows
+	found    []Found
+	placed   map[string]placed
+
 	doors   sync.WaitGroup
+	watcher sync.WaitGroup
 	closing context.CancelFunc
 	ctx     context.Context
 }
@@ -75,7 +82,8 @@ type Host struct {
 // Start brings a host up. It returns once its doors are open; plugins go on
 // starting side by side.
 func Start(ctx context.Context, o Options) (h *Host, err error) {
-	h = &Host{opts: o, cfg: o.Config, log: o.Log, started: time.Now().UTC(), events: event.New(keptTail)}
+	h = &Host{opts: o, placed: map[string]placed{}, log: o.Log, started: time.Now().UTC(), events: event.New(keptTail)}
+	h.current.Store(o.Config)
 	h.ctx, h.closing = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
@@ -106,23 +114,30 @@ func Start(ctx context.Context, o Options) (h *Host, err error) {
 	if err := h.wire(); err != nil {
 		return h, err
 	}
-	h.auditRisks()
+	h.auditRisks(o.Config)
 	for _, d := range unenforced(o.Config) {
 		h.log.Warn(d.Summary, "at", d.Subject.String(), "code", string(config.CodeOf(d)))
 	}
 	if err := h.desk.Start(ctx); err != nil {
 		return h, err
 	}
-	if err := h.addPlugins(); err != nil {
+	if err := h.apply(ctx, o.Config); err != nil {
 		return h, err
 	}
-	return h, h.open()
+	if err := h.open(); err != nil {
+		return h, err
+	}
+	if !o.Private {
+		h.watch()
+	}
+	return h, nil
 }
 
 // wire makes the core: everything between the doors and the plugins.
 func (h *Host) wire() error {
-	cfg, data := h.cfg, h.cfg.Host.DataDir
-	rules := policy.New(h.rules())
+	cfg, data := h.cfg(), h.cfg().Host.DataDir
+	rules := policy.New(rulesOf(cfg))
+	h.rules = rules
 	h.registry = registry.New(rules)
 	h.registry.Publish(registry.Host, 1, builtin.Offers())
 	var err error
@@ -155,10 +170,10 @@ func (h *Host) wire() error {
 	h.pipeline = &call.Pipeline{
 		Registry: h.registry, Policy: rules, Sessions: sessions, Questions: h.desk, Plugins: h.Plugins,
 		Own:    &builtin.Tools{Registry: h.registry, Memory: h.memory, Store: h.store},
-		Shaper: &call.Shaper{Memory: h.memory, Threshold: cfg.Results.For},
+		Shaper: &call.Shaper{Memory: h.memory, Threshold: func(model string) int { return h.cfg().Results.For(model) }},
 		Audit:  h.store.Audit, Observe: meter.Observe, Events: h.events, Log: h.log.Named("call"),
 		PluginTimeout: func(name string) time.Duration {
-			if p := cfg.Plugin(name); p != nil {
+			if p := h.cfg().Plugin(name); p != nil {
 				return p.Limits.CallTimeout
 			}
 			return 0
@@ -169,7 +184,7 @@ func (h *Host) wire() error {
 	h.desk.Resume = h.pipeline.Resume
 	h.API = &httpapi.API{
 		Pipeline: h.pipeline, Registry: h.registry, Policy: rules, Sessions: sessions, Questions: h.desk, Store: h.store,
-		Events: h.events, Plugins: h.Plugins, Budget: cfg.Session.ListBudget, Status: h.Status, Ready: h.Ready, Log: h.log.Named("http"),
+		Events: h.events, Plugins: h.Plugins, Budget: cfg.Session.ListBudget, Status: h.Status, Ready: h.Ready, Reload: h.Reload, Log: h.log.Named("http"),
 		MCP: &mcpserver.Core{Version: h.opts.Version, Pipeline: h.pipeline, Registry: h.registry, Questions: h.desk, Store: h.store,
 			Budget: cfg.Session.ListBudget, Hold: cfg.Policy.ApprovalReplyAfter, Log: h.log.Named("mcp")},
 	}
@@ -178,7 +193,7 @@ func (h *Host) wire() error {
 
 // open opens the doors: the control socket always, TCP unless the host is private.
 func (h *Host) open() error {
-	h.control = ControlSocket(h.cfg.Host.DataDir)
+	h.control = ControlSocket(h.cfg().Host.DataDir)
 	if err := os.MkdirAll(filepath.Dir(h.control), 0o700); err != nil {
 		return err
 	}
@@ -193,12 +208,12 @@ func (h *Host) open() error {
 		return errors.Join(err, l.Close())
 	}
 	h.serve("control socket "+h.control, httpapi.SameUser{Listener: l}, true)
-	if h.opts.Private || h.cfg.HTTP == nil {
+	if h.opts.Private || h.cfg().HTTP == nil {
 		return nil
 	}
-	t, err := net.Listen("tcp", h.cfg.HTTP.Address)
+	t, err := net.Listen("tcp", h.cfg().HTTP.Address)
 	if err != nil {
-		return fault.New(fault.AddressUnusable, "the HTTP address %s can't be opened: %w", h.cfg.HTTP.Address, err)
+		return fault.New(fault.AddressUnusable, "the HTTP address %s can't be opened: %w", h.cfg().HTTP.Address, err)
 	}
 	h.serve("http://"+t.Addr().String(), t, false)
 	return nil
@@ -216,6 +231,9 @@ func (h *Host) serve(name string, l net.Listener, control bool) {
 		}
 	})
 }
+
+// cfg is the config in force.
+func (h *Host) cfg() *config.Config { return h.current.Load() }
 
 // Ready says whether every plugin has been ready, or failed, once.
 func (h *Host) Ready() bool {
@@ -237,6 +255,7 @@ func (h *Host) Close(ctx context.Context) error {
 	}
 	h.closing()
 	h.doors.Wait()
+	h.watcher.Wait()
 	if h.desk != nil {
 		h.desk.Close()
 	}

@@ -25,11 +25,11 @@ func ControlSocket(dataDir string) string {
 
 // runDir is where plugins' sockets go; their names below it are long.
 func (h *Host) runDir() string {
-	path := filepath.Join(h.cfg.Host.DataDir, "run")
+	path := filepath.Join(h.cfg().Host.DataDir, "run")
 	if len(path) <= 40 {
 		return path
 	}
-	return shortDir(h.cfg.Host.DataDir)
+	return shortDir(h.cfg().Host.DataDir)
 }
 
 // shortDir stands for a data dir whose own path is too long for sockets. It is

@@ -58,31 +58,6 @@ func Scan(folder string) ([]Found, error) {
 	return out, nil
 }
 
-// addPlugins gives the supervisor what the config names, and what lies in the
-// plugins folder beside.
-func (h *Host) addPlugins() error {
-	plugins, found, err := Plugins(h.cfg)
-	if err != nil {
-		return err
-	}
-	h.found = found
-	for _, f := range found {
-		if f.Problem != nil {
-			h.log.Warn("a file in the plugins folder was not loaded", "reason", f.Problem)
-		}
-	}
-	for _, p := range plugins {
-		// Without the grant "shared" this is all a plugin sees of /shared.
-		if err := os.MkdirAll(filepath.Join(h.cfg.Host.SharedDir, "plugins", p.Name), 0o700); err != nil {
-			return fmt.Errorf("the shared folder of plugin %q can't be made: %w", p.Name, err)
-		}
-		if err := h.Plugins.Add(p); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Plugins is every plugin a host with this config runs, and all of the folder.
 func Plugins(cfg *config.Config) ([]supervise.Plugin, []Found, error) {
 	var out []supervise.Plugin

@@ -16,27 +16,27 @@ import (
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 )
 
-// rules is the config as policy wants it.
-func (h *Host) rules() policy.Rules {
+// rulesOf is a config as policy wants it.
+func rulesOf(cfg *config.Config) policy.Rules {
 	r := policy.Rules{Profiles: map[string]policy.Profile{}, Plugins: map[string]policy.Plugin{}, Tiers: map[string]pluginv1.Tier{}, Risks: map[string]string{}}
-	for _, a := range h.cfg.Agents {
+	for _, a := range cfg.Agents {
 		r.Agents = append(r.Agents, &policy.Agent{
 			Name: a.Name, Token: string(a.Token), Approver: a.Approver, Groups: a.Groups, Tools: a.Tools, Deny: a.Deny,
 			ModelTier: a.ModelTier, Model: a.Model, Profile: a.Profile, Inline: a.Media == "inline",
 		})
 	}
-	for _, p := range h.cfg.Profiles {
+	for _, p := range cfg.Profiles {
 		r.Profiles[p.Name] = policy.Profile{Groups: p.Groups, Tools: p.Tools, Deny: p.Deny}
 	}
-	for _, p := range h.cfg.Plugins {
+	for _, p := range cfg.Plugins {
 		tools := map[string]policy.Override{}
 		for _, t := range p.Tools {
 			tools[t.Name] = policy.Override{Tier: tierOf(t.Tier), Risk: t.AcceptRisk, Exposure: exposureOf(t.Exposure),
 				Idempotent: t.Idempotent != nil && *t.Idempotent, Timeout: t.Timeout}
 		}
-		r.Plugins[p.Name] = policy.Plugin{Ships: pluginName(h.cfg.BinaryPath(p)), Grants: p.Grants, Owner: p.Owner, Tools: tools}
+		r.Plugins[p.Name] = policy.Plugin{Ships: pluginName(cfg.BinaryPath(p)), Grants: p.Grants, Owner: p.Owner, Tools: tools}
 	}
-	for _, t := range h.cfg.Policy.Tiers {
+	for _, t := range cfg.Policy.Tiers {
 		for _, name := range t.Tools {
 			r.Tiers[name], r.Risks[name] = tierOf(t.Name), t.AcceptRisk // a name stands in one tier only
 		}
@@ -94,20 +94,20 @@ func unenforced(cfg *config.Config) (diags hcl.Diagnostics) {
 }
 
 // auditRisks writes down why restricted tools run without approval.
-func (h *Host) auditRisks() {
+func (h *Host) auditRisks(cfg *config.Config) {
 	note := func(plugin, tool, tier, reason string) {
 		if reason == "" || tier == "" || tier == "restricted" {
 			return
 		}
 		h.log.Warn("a tool's tier is lowered at the operator's risk", "tool", tool, "tier", tier, "reason", reason)
-		h.store.Audit(store.AuditRow{At: h.started, Plugin: plugin, Tool: tool, Tier: tier, Door: "config", Status: "ok", Note: "accept_risk: " + reason})
+		h.store.Audit(store.AuditRow{Plugin: plugin, Tool: tool, Tier: tier, Door: "config", Status: "ok", Note: "accept_risk: " + reason})
 	}
-	for _, p := range h.cfg.Plugins {
+	for _, p := range cfg.Plugins {
 		for _, t := range p.Tools {
 			note(p.Name, t.Name, t.Tier, t.AcceptRisk)
 		}
 	}
-	for _, t := range h.cfg.Policy.Tiers {
+	for _, t := range cfg.Policy.Tiers {
 		for _, tool := range t.Tools {
 			note("", tool, t.Name, t.AcceptRisk)
 		}

@@ -9,7 +9,7 @@ import (
 
 // Status is the host and its plugins as they stand.
 func (h *Host) Status() api.Status {
-	s := api.Status{Host: api.HostStatus{PID: os.Getpid(), Version: h.opts.Version, StartedAt: h.started, Config: h.cfg.File, Doors: h.Doors},
+	s := api.Status{Host: api.HostStatus{PID: os.Getpid(), Version: h.opts.Version, StartedAt: h.started, Config: h.cfg().File, Doors: h.Doors},
 		Plugins: []api.PluginStatus{}}
 	tools, refused := map[string]int{}, map[string][]string{}
 	snap := h.registry.Snapshot()
@@ -41,15 +41,18 @@ func (h *Host) Status() api.Status {
 		}
 		s.Plugins = append(s.Plugins, v)
 	}
-	for _, p := range h.cfg.Plugins {
+	for _, p := range h.cfg().Plugins {
 		if !p.Enabled {
-			s.Plugins = append(s.Plugins, api.PluginStatus{Name: p.Name, Binary: h.cfg.BinaryPath(p), State: "disabled"})
+			s.Plugins = append(s.Plugins, api.PluginStatus{Name: p.Name, Binary: h.cfg().BinaryPath(p), State: "disabled"})
 		}
 	}
-	for _, d := range unenforced(h.cfg) {
+	for _, d := range unenforced(h.cfg()) {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("%s at %s", d.Summary, d.Subject))
 	}
-	for _, f := range h.found {
+	h.mu.Lock()
+	found := h.found
+	h.mu.Unlock()
+	for _, f := range found {
 		if f.Problem != nil {
 			s.Warnings = append(s.Warnings, f.Problem.Error())
 		}

@@ -43,6 +43,7 @@ type API struct {
 	MCP       *mcpserver.Core
 	Budget    int
 	Status    func() api.Status
+	Reload    func(context.Context) error
 	Ready     func() bool
 	Log       hclog.Logger
 }
@@ -74,6 +75,12 @@ func (a *API) Control() http.Handler {
 	get("/v1/sessions/{id}/inbox", a.inbox)
 	mux.HandleFunc("GET /v1/events", a.events)
 	post("/v1/plugins/{name}/{action}", a.plugin)
+	post("/v1/reload", func(r *http.Request) (any, error) {
+		if err := a.Reload(r.Context()); err != nil {
+			return nil, err
+		}
+		return a.Status(), nil
+	})
 	mux.HandleFunc("POST /v1/mcp", a.mcp)
 	return http.MaxBytesHandler(mux, maxBody)
 }

@@ -1,0 +1,275 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/config"
+	"github.com/bulkhead-dev/bulkhead/host/internal/event"
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+	"github.com/bulkhead-dev/bulkhead/host/internal/supervise"
+)
+
+const (
+	settleTime = 300 * time.Millisecond // without a change before one is taken up
+	changeTime = 2 * time.Minute        // all of one change
+)
+
+// placed is a plugin as it was last given to the supervisor.
+type placed struct {
+	spec   supervise.Plugin
+	binary os.FileInfo // nil when there was none
+	config [32]byte    // hash of its evaluated config; zero before the first reload
+}
+
+// apply brings the plugins to what cfg and the plugins folder say: new ones start,
+// those whose binary was replaced are swapped, those that are gone end. The errors
+// are of single plugins, but for those of the folders.
+func (h *Host) apply(ctx context.Context, cfg *config.Config) error {
+	plugins, found, err := Plugins(cfg)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	last := h.found
+	h.found = found
+	h.mu.Unlock()
+	for _, f := range found {
+		if f.Problem != nil && !slices.ContainsFunc(last, func(l Found) bool { return l.Problem != nil && l.Problem.Error() == f.Problem.Error() }) {
+			h.log.Warn("a file in the plugins folder was not loaded", "reason", f.Problem)
+		}
+	}
+	for name := range h.placed {
+		if !slices.ContainsFunc(plugins, func(p supervise.Plugin) bool { return p.Name == name }) {
+			h.log.Info("plugin removed", "plugin", name)
+			err = errors.Join(err, h.Plugins.Remove(ctx, name))
+			delete(h.placed, name)
+		}
+	}
+	for _, p := range plugins {
+		err = errors.Join(err, h.place(ctx, cfg, p))
+	}
+	return err
+}
+
+func (h *Host) place(ctx context.Context, cfg *config.Config, p supervise.Plugin) error {
+	now, _ := os.Stat(p.Binary) // an absent one is the supervisor's to tell
+	was, known := h.placed[p.Name]
+	switch {
+	case !known:
+		// Without the grant "shared" this is all a plugin sees of /shared.
+		if err := os.MkdirAll(filepath.Join(cfg.Host.SharedDir, "plugins", p.Name), 0o700); err != nil {
+			return fault.New(fault.DataDirUnusable, "the shared folder of plugin %q can't be made: %w", p.Name, err)
+		}
+		if err := h.Plugins.Add(p); err != nil {
+			return err
+		}
+	case now != nil && replaced(was.binary, now):
+		h.log.Info("plugin binary replaced", "plugin", p.Name)
+		if err := h.Plugins.Swap(ctx, p); err != nil {
+			return fmt.Errorf("plugin %q was not swapped, the old one goes on: %w", p.Name, err)
+		}
+	default:
+		return nil
+	}
+	was.spec, was.binary = p, now
+	h.placed[p.Name] = was
+	return nil
+}
+
+func replaced(was, now os.FileInfo) bool {
+	return was == nil || !os.SameFile(was, now) || was.Size() != now.Size() || !was.ModTime().Equal(now.ModTime())
+}
+
+// Reload reads the config file again. Every plugin it touches checks its block
+// first; one refusal, like any fault of the file, and the running config stays.
+func (h *Host) Reload(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, changeTime)
+	defer cancel()
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	old := h.cfg()
+	cfg, diags := config.Load(old.File)
+	if !diags.HasErrors() {
+		diags = append(diags, checkTiers(cfg)...)
+	}
+	if err := config.Err(diags); err != nil {
+		return err
+	}
+	plugins, _, err := Plugins(cfg)
+	if err != nil {
+		return err
+	}
+	touched, err := h.touched(ctx, cfg, plugins)
+	if err != nil {
+		return err
+	}
+	h.current.Store(cfg)
+	h.rules.Set(rulesOf(cfg))
+	h.registry.Rerate()
+	h.auditRisks(cfg)
+	for _, d := range unenforced(cfg) {
+		h.log.Warn(d.Summary, "at", d.Subject.String(), "code", string(config.CodeOf(d)))
+	}
+	if fixed(old) != fixed(cfg) {
+		h.log.Warn("host, frontend and session blocks are taken up at the next start only")
+	}
+	err = h.apply(ctx, cfg)
+	for _, p := range plugins {
+		sum, changed := touched[p.Name]
+		was := h.placed[p.Name]
+		if changed {
+			if failed := h.Plugins.Update(ctx, p); failed != nil {
+				err = errors.Join(err, fmt.Errorf("plugin %q did not take its config: %w", p.Name, failed))
+				continue
+			}
+			was.config = sum
+		}
+		was.spec = p
+		h.placed[p.Name] = was
+	}
+	h.log.Info("config reloaded", "file", cfg.File)
+	h.events.Publish(event.Event{Type: "config.reloaded"}, map[string]any{"file": cfg.File})
+	return err
+}
+
+// fixed is what of a config acts at the start only.
+func fixed(c *config.Config) string {
+	address := ""
+	if c.HTTP != nil {
+		address = c.HTTP.Address
+	}
+	return fmt.Sprint(c.Host.DataDir, c.Host.PluginDir, c.Host.SharedDir, c.Host.LogLevel, c.Host.WorkingMemory, address, c.Session.ListBudget, c.Session.ActivatedTools)
+}
+
+// touched finds the running plugins that cfg changes, with the hash of their new
+// config, after each has found its block acceptable. New ones are asked too.
+func (h *Host) touched(ctx context.Context, cfg *config.Config, plugins []supervise.Plugin) (map[string][32]byte, error) {
+	out := map[string][32]byte{}
+	for _, p := range plugins {
+		block := cfg.Plugin(p.Name)
+		if block == nil {
+			continue
+		}
+		was, known := h.placed[p.Name]
+		d, err := h.Plugins.Describe(ctx, p)
+		if err != nil && known {
+			continue // it does not run now either, and status says why
+		}
+		if err != nil {
+			return nil, err
+		}
+		e, diags := cfg.Evaluate(block, d.ConfigSchema)
+		if err := config.Err(diags); err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(e.JSON)
+		if known && was.config == sum && sameLaunch(was.spec, p) {
+			continue
+		}
+		said, err := h.Plugins.Validate(ctx, p, e.JSON)
+		if err != nil {
+			return nil, err
+		}
+		if err := config.Err(e.Locate(said)); err != nil {
+			return nil, err
+		}
+		if known {
+			out[p.Name] = sum
+		}
+	}
+	return out, nil
+}
+
+// sameLaunch compares what of a plugin's block stands outside its config.
+func sameLaunch(a, b supervise.Plugin) bool {
+	a.Config, b.Config = nil, nil
+	return fmt.Sprintf("%#v", a) == fmt.Sprintf("%#v", b)
+}
+
+// watch follows the plugins folder and the config file until the host closes.
+func (h *Host) watch() {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		h.log.Warn("changes of the plugins folder and the config are not followed", "error", err)
+		return
+	}
+	cfg := h.cfg()
+	file := ""
+	if cfg.File != "" {
+		file = filepath.Join(cfg.Dir, filepath.Base(cfg.File))
+	}
+	for _, dir := range []string{cfg.Host.PluginDir, cfg.Dir} {
+		if err := w.Add(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+			h.log.Warn("changes are not followed", "folder", dir, "error", err)
+		}
+	}
+	h.watcher.Go(func() {
+		defer w.Close()
+		h.follow(w, file)
+	})
+}
+
+func (h *Host) follow(w *fsnotify.Watcher, file string) {
+	seen, _ := os.ReadFile(file) // an unreadable one is told by the reload
+	folder, text := false, false
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	defer timer.Stop()
+	for {
+		select {
+		case <-h.ctx.Done():
+			return
+		case e, ok := <-w.Events:
+			if !ok {
+				return
+			}
+			switch {
+			case e.Name == file:
+				text = true
+			case filepath.Dir(e.Name) == h.cfg().Host.PluginDir:
+				folder = true
+			default:
+				continue
+			}
+			timer.Reset(settleTime)
+		case err, ok := <-w.Errors:
+			if !ok {
+				return
+			}
+			h.log.Warn("a change may have been missed", "error", err)
+			folder = true
+			timer.Reset(settleTime)
+		case <-timer.C:
+			if now, err := os.ReadFile(file); text && err == nil && !bytes.Equal(now, seen) {
+				seen = now
+				if err := h.Reload(h.ctx); err != nil {
+					h.log.Error("the config was not reloaded; the running one stays", "error", err)
+				}
+			} else if folder {
+				h.rescan()
+			}
+			folder, text = false, false
+		}
+	}
+}
+
+// rescan takes up what changed in the plugins folder.
+func (h *Host) rescan() {
+	ctx, cancel := context.WithTimeout(h.ctx, changeTime)
+	defer cancel()
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	if err := h.apply(ctx, h.cfg()); err != nil && h.ctx.Err() == nil {
+		h.log.Error("a change of the plugins folder was not taken up", "error", err)
+	}
+}
