@@ -143,6 +143,11 @@ func (w *world) gone(limit time.Duration) {
 		_ = w.host.Process.Kill()
 		<-w.done
 	}
+	for _, word := range []string{"DATA RACE", "panic: ", "fatal error: "} {
+		if strings.Contains(w.log.String(), word) {
+			w.t.Errorf("the host's log says %q:\n%s", word, w.log)
+		}
+	}
 	w.host = nil
 }
 
