@@ -133,19 +133,19 @@ func TestBadConfig(t *testing.T) {
 // harms nobody.
 func TestBadPluginBlocks(t *testing.T) {
 	w := newWorld(t, "", "fixture")
-	w.write("config.hcl", head+instance("fx", "")+instance("picky", "  config {\n    fail = true\n  }\n")+
+	w.write("config.hcl", hostBlocks+instance("fx", "")+instance("picky", "  config {\n    fail = true\n  }\n")+
 		instance("typo", "  config {\n    greeting = [1]\n  }\n")+"plugin \"absent\" {\n}\n"+
 		instance("pinned", "  sha256 = \""+strings.Repeat("0", 64)+"\"\n"))
 	w.fails(1, []string{
-		"config.hcl:14,12: This config is refused; fail is set.", "14 |     fail = true", "|            ^^^^",
-		`config.hcl:21,16: wrong type for "greeting"`, "21 |     greeting = [1]",
-		`config.hcl:24,1: the binary of plugin "absent" can't be used`, "no such file", "BH2007",
+		"config.hcl:17,12: This config is refused; fail is set.", "17 |     fail = true", "|            ^^^^",
+		`config.hcl:24,16: wrong type for "greeting"`, "24 |     greeting = [1]",
+		`config.hcl:27,1: the binary of plugin "absent" can't be used`, "no such file", "BH2007",
 	}, "check")
 	w.serve()
 	w.answers()
 	for name, words := range map[string][]string{
 		"picky":  {"refuses its config", "This config is refused"},
-		"typo":   {"config.hcl:21,16", `wrong type for "greeting"`},
+		"typo":   {"config.hcl:24,16", `wrong type for "greeting"`},
 		"absent": {"no such file"},
 		"pinned": {"sha256", "config pins"},
 	} {
@@ -291,7 +291,7 @@ func TestLoweredTier(t *testing.T) {
 	w.fails(1, []string{"BH5005"}, "call", "fx_guarded", "name=Ada")
 	says(t, w.ok("status"), "fx_guarded stays restricted", "accept_risk")
 	w.stop()
-	w.write("config.hcl", head+instance("fx", strings.Replace(lowered, "%s", "    accept_risk = \"a test\"\n", 1)))
+	w.write("config.hcl", hostBlocks+instance("fx", strings.Replace(lowered, "%s", "    accept_risk = \"a test\"\n", 1)))
 	w.serve()
 	if out := w.ok("call", "fx_guarded", "name=Ada"); !strings.Contains(out, "ran for Ada") {
 		t.Errorf("got %s", out)
