@@ -6,7 +6,7 @@ LDFLAGS  = -s -w -X github.com/bulkhead-dev/bulkhead/host/internal/cli.Version=$
 PLUGINS  = $(notdir $(wildcard plugins/*))
 BUF      = $(GO) tool -modfile=tools/go.mod buf
 
-.PHONY: build run test check proto proto-check bench bench-check endurance lint tools clean
+.PHONY: build run test check proto proto-check bench bench-check conformance endurance lint tools clean
 
 # The host is built without cgo: the sandbox shim runs as pid 1 of a namespace,
 # and a static host needs nothing of the machine it runs on.
@@ -41,6 +41,10 @@ bench: build
 	$(GO) run ./host/internal/bench
 bench-check: build
 	$(GO) run ./host/internal/bench -check
+
+# The MCP conformance suite, all server scenarios; SCENARIO=NAME runs one alone.
+conformance: tools
+	$(GO) run ./host/internal/conformance $(if $(SCENARIO),-scenario $(SCENARIO)) $(if $(REQUIREMENTS),-requirements $(REQUIREMENTS))
 
 endurance: build tools
 	BULKHEAD_ENDURANCE=1 $(GO) test -count=1 -timeout 3h -run Endurance ./...

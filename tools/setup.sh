@@ -1,6 +1,6 @@
 #!/bin/sh
 # Puts in place what the tests need beside Go: the npm inspector, an MCP client
-# written by others, and a Node new enough for it.
+# written by others, the MCP conformance suite, and a Node new enough for both.
 set -eu
 cd "$(dirname "$0")/npm"
 if ! command -v npm >/dev/null 2>&1; then
