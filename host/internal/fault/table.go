@@ -79,16 +79,17 @@ const (
 
 // Policy faults.
 const (
-	NotAllowed    Ref = "BH5001"
-	GrantMissing  Ref = "BH5002"
-	CallCycle     Ref = "BH5003"
-	CallDepth     Ref = "BH5004"
-	NeedsApproval Ref = "BH5005"
-	WasDenied     Ref = "BH5006"
-	BadHandle     Ref = "BH5007"
-	NotApprover   Ref = "BH5008"
-	NoOwner       Ref = "BH5009"
-	UnknownAgent  Ref = "BH5010"
+	NotAllowed     Ref = "BH5001"
+	GrantMissing   Ref = "BH5002"
+	CallCycle      Ref = "BH5003"
+	CallDepth      Ref = "BH5004"
+	NeedsApproval  Ref = "BH5005"
+	WasDenied      Ref = "BH5006"
+	BadHandle      Ref = "BH5007"
+	NotApprover    Ref = "BH5008"
+	NoOwner        Ref = "BH5009"
+	UnknownAgent   Ref = "BH5010"
+	ForeignRequest Ref = "BH5011"
 )
 
 var rows = []Row{
@@ -154,6 +155,7 @@ var rows = []Row{
 	{NotApprover, Denied, false, "only an approver may do this", "answer as an agent with `approver = true`, or on the host's own command line"},
 	{NoOwner, Denied, false, "a plugin acting for itself may not call a restricted tool", "name an `owner` in the plugin's block"},
 	{UnknownAgent, Denied, false, "no agent has this name or token", "add an `agent` block"},
+	{ForeignRequest, Denied, false, "the request came under a foreign host name or from a foreign page", "name it in `hosts` or `origins` of frontend \"http\" if it is yours"},
 }
 
 var table = func() map[Ref]Row {

@@ -185,9 +185,15 @@ func (h *Host) wire() error {
 	h.API = &httpapi.API{
 		Pipeline: h.pipeline, Registry: h.registry, Policy: rules, Sessions: sessions, Questions: h.desk, Store: h.store,
 		Events: h.events, Plugins: h.Plugins, Budget: cfg.Session.ListBudget, Status: h.Status, Ready: h.Ready, Reload: h.Reload, Log: h.log.Named("http"),
-		MCP: &mcpserver.Core{Version: h.opts.Version, Pipeline: h.pipeline, Registry: h.registry, Questions: h.desk, Store: h.store,
+		MCP: &mcpserver.Core{Version: h.opts.Version, Pipeline: h.pipeline, Registry: h.registry, Sessions: sessions, Questions: h.desk, Store: h.store,
 			Budget: cfg.Session.ListBudget, Hold: cfg.Policy.ApprovalReplyAfter, Log: h.log.Named("mcp")},
 	}
+	if cfg.HTTP != nil {
+		name, _, err := net.SplitHostPort(cfg.HTTP.Address)
+		h.API.Loopback = err == nil && config.Loopback(name)
+		h.API.Hosts, h.API.Origins = cfg.HTTP.Hosts, cfg.HTTP.Origins
+	}
+	h.doors.Go(func() { h.API.MCP.Run(h.ctx) })
 	return nil
 }
 
@@ -254,6 +260,9 @@ func (h *Host) Close(ctx context.Context) error {
 		end()
 	}
 	h.closing()
+	if h.API != nil {
+		h.API.MCP.Close(ctx)
+	}
 	h.doors.Wait()
 	h.watcher.Wait()
 	if h.desk != nil {

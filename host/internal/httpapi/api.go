@@ -42,6 +42,9 @@ type API struct {
 	Plugins   Plugins
 	MCP       *mcpserver.Core
 	Budget    int
+	Loopback  bool     // the TCP address is a loopback one: no token is needed
+	Hosts     []string // host names served beside the loopback ones
+	Origins   []string // origins that may call beside our own
 	Status    func() api.Status
 	Reload    func(context.Context) error
 	Ready     func() bool
@@ -54,6 +57,8 @@ const maxBody = 8 << 20 // bytes; arguments are bounded again by the pipeline
 func (a *API) Public() http.Handler {
 	mux := http.NewServeMux()
 	a.health(mux)
+	mux.Handle("/mcp", a.guarded(http.HandlerFunc(a.mcpHTTP)))
+	mux.Handle("/mcp/s/{id}", a.guarded(http.HandlerFunc(a.mcpHTTP)))
 	return mux
 }
 

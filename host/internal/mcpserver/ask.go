@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -11,33 +12,46 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+	"github.com/bulkhead-dev/bulkhead/host/internal/policy"
 	"github.com/bulkhead-dev/bulkhead/host/internal/question"
 	"github.com/bulkhead-dev/bulkhead/host/internal/store"
 )
 
-func (cl *client) canElicit() bool { return cl.GetClientCapabilities().Elicitation != nil }
-
-// by is who answers through this client: its agent, never a person we know of.
-func (cl *client) by() question.By {
-	return question.By{Name: cl.agent.Name, Approver: cl.agent.Approver}
+// by is who answers through a client: its agent, never a person we know of.
+func by(agent *policy.Agent) question.By {
+	return question.By{Name: agent.Name, Approver: agent.Approver}
 }
 
-// askable are the questions that may go to this client. An approval never goes to
+// askable picks the questions that may go to a client. An approval never goes to
 // the agent that wants it, unless that agent is an approver itself.
-func (cl *client) askable(questions []store.Question) []store.Question {
-	return slices.DeleteFunc(slices.Clone(questions), func(q store.Question) bool {
-		switch q.Kind {
-		case "form", "url":
-			return q.Audience == "person" && q.NoFallback
-		case "approval":
-			return !cl.agent.Approver
-		}
-		return true
-	})
+func askable(agent *policy.Agent, caps mcp.ClientCapabilities) func([]store.Question) []store.Question {
+	return func(questions []store.Question) []store.Question {
+		return slices.DeleteFunc(slices.Clone(questions), func(q store.Question) bool {
+			switch q.Kind {
+			case "form", "url":
+				return caps.Elicitation == nil || (q.Audience == "person" && q.NoFallback)
+			case "model":
+				return caps.Sampling == nil
+			case "approval":
+				return caps.Elicitation == nil || !agent.Approver
+			}
+			return true
+		})
+	}
 }
 
 // params is a question as an elicitation.
 func params(q store.Question) map[string]any {
+	if q.Kind == "model" {
+		var m map[string]any
+		if dec := json.NewDecoder(bytes.NewReader(q.ModelRequest)); dec != nil {
+			dec.UseNumber()
+			if dec.Decode(&m) == nil {
+				return m
+			}
+		}
+		return map[string]any{}
+	}
 	p := map[string]any{"message": q.Message}
 	switch {
 	case q.Kind == "url":
@@ -52,72 +66,84 @@ func params(q store.Question) map[string]any {
 	return p
 }
 
+// method is the request by which a client is asked a question.
+func method(q store.Question) mcp.MCPMethod {
+	if q.Kind == "model" {
+		return mcp.MethodSamplingCreateMessage
+	}
+	return mcp.MethodElicitationCreate
+}
+
 // elicit puts questions to a client of the session era while its call waits. Each
 // runs on its own until answered or the call ends.
-func (cl *client) elicit(ctx context.Context, questions []store.Question) {
-	for _, q := range cl.askable(questions) {
-		cl.conn.running.Add(1)
-		go func() {
-			defer cl.conn.running.Done()
-			raw, err := cl.conn.ask(ctx, "elicitation/create", params(q))
+func (d *door) elicit(ctx context.Context, p *peer, questions []store.Question) {
+	for _, q := range questions {
+		p.spawn(func() {
+			raw, err := p.ask(ctx, string(method(q)), params(q))
 			if err == nil {
-				err = cl.settle(ctx, q, raw)
+				err = d.settle(ctx, p.agent, q, raw)
 			}
 			if err != nil && ctx.Err() == nil {
-				cl.core.Log.Info("a client did not answer a question", "question", q.ID, "error", err)
+				d.core.Log.Info("a client did not answer a question", "question", q.ID, "error", err)
 			}
-		}()
+		})
 	}
 }
 
 // settle hands a client's answer to the desk.
-func (cl *client) settle(ctx context.Context, q store.Question, raw json.RawMessage) error {
-	action, content := gjson.GetBytes(raw, "action").Str, gjson.GetBytes(raw, "content")
-	if q.Kind == "approval" {
+func (d *door) settle(ctx context.Context, agent *policy.Agent, q store.Question, raw json.RawMessage) error {
+	action, answer := gjson.GetBytes(raw, "action").Str, gjson.GetBytes(raw, "content").Raw
+	switch q.Kind {
+	case "approval":
 		verdict := "deny"
-		if action == "accept" && content.Get("approve").Bool() {
+		if action == "accept" && gjson.Get(answer, "approve").Bool() {
 			verdict = "approve"
 		}
-		action, content = verdict, gjson.Result{}
+		action, answer = verdict, ""
+	case "model":
+		action, answer = "accept", string(raw)
 	}
-	_, err := cl.core.Questions.Answer(ctx, q.ID, cl.by(), action, []byte(content.Raw), "")
+	_, err := d.core.Questions.Answer(ctx, q.ID, by(agent), action, []byte(answer), "")
 	return err
 }
 
 // inputRequired asks a client of 2026-07-28 by the call's result. What the client
 // carries back is sealed, so that it can't be made up.
-func (cl *client) inputRequired(questions []store.Question) *mcp.CallToolResult {
-	open := cl.askable(questions)
+func (d *door) inputRequired(questions, open []store.Question) *mcp.CallToolResult {
 	if len(open) == 0 || len(open) < len(questions) {
 		return nil // some of it must be settled elsewhere
 	}
 	requests := mcp.InputRequests{}
 	for _, q := range open {
-		var p mcp.ElicitationParams
-		raw, err := json.Marshal(params(q))
-		if err != nil || json.Unmarshal(raw, &p) != nil {
+		raw, err := json.Marshal(map[string]any{"method": method(q), "params": params(q)})
+		if err != nil {
 			return nil
 		}
-		requests[q.ID] = mcp.NewElicitationInputRequest(p)
+		var r mcp.InputRequest
+		if err := json.Unmarshal(raw, &r); err != nil {
+			d.core.Log.Info("a question can't be put to the client", "question", q.ID, "error", err)
+			return nil
+		}
+		requests[q.ID] = r
+	}
+	state, err := d.sign(strings.Join(ids(open), ","))
+	if err != nil {
+		d.core.Log.Error("a request state could not be sealed", "error", err)
+		return nil
 	}
 	r := &mcp.CallToolResult{Content: []mcp.Content{}}
 	r.ResultType = mcp.ResultTypeInputRequired
-	state, err := cl.sign(strings.Join(ids(open), ","))
-	if err != nil {
-		cl.core.Log.Error("a request state could not be sealed", "error", err)
-		return nil
-	}
 	r.InputRequests, r.RequestState = requests, state
 	return r
 }
 
 // takeAnswers settles the questions a retried call brings answers for.
-func (cl *client) takeAnswers(ctx context.Context, params gjson.Result) error {
+func (d *door) takeAnswers(ctx context.Context, p *peer, params gjson.Result) error {
 	state, responses := params.Get("requestState"), params.Get("inputResponses")
 	if !state.Exists() {
 		return nil
 	}
-	known, ok := cl.verify(state.Str)
+	known, ok := d.verify(state.Str)
 	if !ok {
 		return fault.New(fault.BadArguments, "requestState was not issued to this agent, or was changed on the way")
 	}
@@ -126,14 +152,14 @@ func (cl *client) takeAnswers(ctx context.Context, params gjson.Result) error {
 		if !raw.Exists() {
 			continue // still open: the call asks again
 		}
-		q, err := cl.core.Questions.Get(ctx, cl.by(), id)
+		q, err := d.core.Questions.Get(ctx, by(p.agent), id)
 		if err != nil {
 			return err
 		}
 		if q.Outcome != "" {
 			continue // a retry of the retry
 		}
-		if err := cl.settle(ctx, q, json.RawMessage(raw.Raw)); err != nil {
+		if err := d.settle(ctx, p.agent, q, json.RawMessage(raw.Raw)); err != nil {
 			return err
 		}
 	}
@@ -141,17 +167,17 @@ func (cl *client) takeAnswers(ctx context.Context, params gjson.Result) error {
 }
 
 // sign seals text for this agent, so that it can be neither read nor made up.
-func (cl *client) sign(text string) (string, error) {
-	sealed, err := cl.core.Store.Seal(sealScope, []byte(cl.agent.Name), []byte(text))
+func (d *door) sign(text string) (string, error) {
+	sealed, err := d.core.Store.Seal(sealScope, []byte(d.name), []byte(text))
 	return base64.RawURLEncoding.EncodeToString(sealed), err
 }
 
-func (cl *client) verify(state string) (text string, ok bool) {
+func (d *door) verify(state string) (text string, ok bool) {
 	sealed, err := base64.RawURLEncoding.DecodeString(state)
 	if err != nil {
 		return "", false
 	}
-	plain, err := cl.core.Store.Unseal(sealScope, []byte(cl.agent.Name), sealed)
+	plain, err := d.core.Store.Unseal(sealScope, []byte(d.name), sealed)
 	return string(plain), err == nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/call"
 	"github.com/bulkhead-dev/bulkhead/host/internal/content"
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 	"github.com/bulkhead-dev/bulkhead/host/internal/store"
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 )
@@ -19,55 +20,103 @@ import (
 // heartbeat is how often a client that waits for an answer hears that it waits.
 const heartbeat = 10 * time.Second
 
-// callTool runs one tools/call.
-func (cl *client) callTool(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+// callTool runs one tools/call, of whichever tool the message named.
+func (d *door) callTool(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	x := exchangeOf(ctx)
+	if x.peer == nil {
+		return nil, errNoPeer
+	}
 	params := gjson.GetBytes(x.message, "params")
+	meta := params.Get("_meta")
 	modern := server.IsModernRequest(ctx)
-	if err := cl.takeAnswers(ctx, params); err != nil {
-		return cl.finish(x, &call.Reply{Result: call.Failed(err)})
+	caps := capabilities(ctx)
+	if err := d.takeAnswers(ctx, x.peer, params); err != nil {
+		return d.finish(x, &call.Reply{Result: call.Failed(err)})
 	}
 	req := call.Request{
-		Caller:    call.Caller{Agent: cl.agent, Session: cl.session, Run: cl.session.ID, ModelTier: cl.agent.ModelTier, Door: "mcp"},
-		Tool:      r.Params.Name,
-		Arguments: []byte(params.Get("arguments").Raw),
-		Hold:      cl.core.Hold,
-		LogLevel:  string(cl.GetLogLevel()),
+		Caller:      d.caller(x.peer, meta),
+		Tool:        params.Get("name").Str,
+		Arguments:   []byte(params.Get("arguments").Raw),
+		Hold:        d.core.Hold,
+		LogLevel:    string(logLevel(ctx)),
+		TraceParent: meta.Get("traceparent").Str,
 	}
-	meta := params.Get("_meta")
-	if run := meta.Get(`dev\.bulkhead/run`); run.Type == gjson.String && len(run.Str) <= 128 {
-		req.Run = run.Str
-	}
-	switch tier := meta.Get(`dev\.bulkhead/model_tier`).Str; tier {
-	case "low", "balanced", "high":
-		req.ModelTier = tier
-	}
-	req.TraceParent = meta.Get("traceparent").Str
-	req.CanElicit = cl.canElicit()
-
-	stop := cl.events(&req, meta.Get("progressToken"))
-	if req.CanElicit && modern {
+	req.CanElicit = caps.Elicitation != nil
+	asks := askable(x.peer.agent, caps)
+	switch {
+	case modern && (caps.Elicitation != nil || caps.Sampling != nil || caps.Roots != nil):
 		req.Hold = 0 // this era asks by its result, not while it waits
-	} else if req.CanElicit {
-		req.Asked = cl.elicit
+	case !modern && x.peer.ask != nil:
+		req.Asked = func(ctx context.Context, questions []store.Question) { d.elicit(ctx, x.peer, asks(questions)) }
 	}
-	reply := cl.core.Pipeline.Call(ctx, req)
+	stop := events(&req, x.peer.send, meta.Get("progressToken"), wants(ctx, modern))
+	reply := d.core.Pipeline.Call(ctx, req)
 	stop()
-	if !modern {
-		cl.listChanged() // after it is committed, before the result
+	if f := reply.Result.Error; f != nil && f.Ref == string(fault.UnknownTool) {
+		x.failure = &rpcFailure{mcp.INVALID_PARAMS, f.Message}
+		return &mcp.CallToolResult{Content: []mcp.Content{}}, nil
 	}
-	if modern && req.CanElicit {
-		if result := cl.inputRequired(reply.Questions); result != nil {
+	if modern {
+		if result := d.inputRequired(reply.Questions, asks(reply.Questions)); result != nil {
 			return result, nil
 		}
 	}
-	return cl.finish(x, reply)
+	return d.finish(x, reply)
+}
+
+// caller is who calls, as the request's metadata may narrow it.
+func (d *door) caller(p *peer, meta gjson.Result) call.Caller {
+	c := call.Caller{Agent: p.agent, Session: p.session, Run: p.session.ID, ModelTier: p.agent.ModelTier, Door: "mcp"}
+	if run := meta.Get(`dev\.bulkhead/run`); run.Type == gjson.String && len(run.Str) <= 128 && run.Str != "" {
+		c.Run = run.Str
+	}
+	switch tier := meta.Get(`dev\.bulkhead/model_tier`).Str; tier {
+	case "low", "balanced", "high":
+		c.ModelTier = tier
+	}
+	return c
+}
+
+func capabilities(ctx context.Context) mcp.ClientCapabilities {
+	if info := server.RequestProtocolInfoFromContext(ctx); info != nil && info.Modern {
+		if info.ClientCapabilities != nil {
+			return *info.ClientCapabilities
+		}
+		return mcp.ClientCapabilities{}
+	}
+	if s, ok := server.ClientSessionFromContext(ctx).(server.SessionWithClientInfo); ok {
+		return s.GetClientCapabilities()
+	}
+	return mcp.ClientCapabilities{}
+}
+
+// logLevel is the least level the client wants to hear; empty is none.
+func logLevel(ctx context.Context) mcp.LoggingLevel {
+	if info := server.RequestProtocolInfoFromContext(ctx); info != nil && info.Modern {
+		return info.LogLevel
+	}
+	if s, ok := server.ClientSessionFromContext(ctx).(server.SessionWithLogging); ok {
+		return s.GetLogLevel()
+	}
+	return ""
+}
+
+// wants says which log lines go to the client.
+func wants(ctx context.Context, modern bool) func(level string) bool {
+	least := logLevel(ctx)
+	return func(level string) bool {
+		have, ok := levels[level]
+		if !ok || (modern && least == "") {
+			return false
+		}
+		return have >= levels[string(least)]
+	}
 }
 
 // events wires progress and logs of a call to the client. They are written before
-// the call returns, so none is lost before its result. While the call waits for
-// an answer the client hears so from time to time; stop ends that.
-func (cl *client) events(req *call.Request, token gjson.Result) (stop func()) {
+// the call returns, so none is lost before its result. While the call waits the
+// client hears so from time to time; stop ends that.
+func events(req *call.Request, send func(any) error, token gjson.Result, wants func(string) bool) (stop func()) {
 	var mu sync.Mutex
 	last, done := 0.0, false
 	progress := func(p, total float64, message string) {
@@ -85,7 +134,7 @@ func (cl *client) events(req *call.Request, token gjson.Result) (stop func()) {
 			params["message"] = message
 		}
 		// A client that can't be written to shows at the next read.
-		_ = cl.conn.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+		_ = send(map[string]any{"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
 	}
 	req.Events = func(e *pluginv1.InvokeEvent) {
 		switch ev := e.Event.(type) {
@@ -93,12 +142,15 @@ func (cl *client) events(req *call.Request, token gjson.Result) (stop func()) {
 			progress(ev.Progress.Progress, ev.Progress.Total, ev.Progress.Message)
 		case *pluginv1.InvokeEvent_Log:
 			data := content.Valid(ev.Log.Data)
-			if data == nil || !cl.wants(ev.Log.Level) {
+			if data == nil || !wants(ev.Log.Level) {
 				return
 			}
-			_ = cl.conn.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/message",
+			_ = send(map[string]any{"jsonrpc": "2.0", "method": "notifications/message",
 				"params": map[string]any{"level": ev.Log.Level, "logger": ev.Log.Logger, "data": data}})
 		}
+	}
+	if !token.Exists() {
+		return func() {}
 	}
 	ticker := time.NewTicker(heartbeat)
 	ended := make(chan struct{})
@@ -107,7 +159,7 @@ func (cl *client) events(req *call.Request, token gjson.Result) (stop func()) {
 		for {
 			select {
 			case <-ticker.C:
-				progress(last, 0, "still running")
+				progress(0, 0, "still running")
 			case <-ended:
 				return
 			}
@@ -125,13 +177,8 @@ func (cl *client) events(req *call.Request, token gjson.Result) (stop func()) {
 
 var levels = map[string]int{"debug": 0, "info": 1, "notice": 2, "warning": 3, "error": 4, "critical": 5, "alert": 6, "emergency": 7}
 
-func (cl *client) wants(level string) bool {
-	have, ok := levels[level]
-	return ok && have >= levels[string(cl.GetLogLevel())]
-}
-
 // finish turns a reply into the answer; what a plugin sent goes in as bytes.
-func (cl *client) finish(x *exchange, reply *call.Reply) (*mcp.CallToolResult, error) {
+func (d *door) finish(x *exchange, reply *call.Reply) (*mcp.CallToolResult, error) {
 	r := reply.Result
 	blocks, err := json.Marshal(content.Blocks(r.Content))
 	if err != nil {

@@ -7,16 +7,13 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
-	"github.com/bulkhead-dev/bulkhead/host/internal/policy"
 	"github.com/bulkhead-dev/bulkhead/host/internal/session"
 )
 
-// client is the library's view of one connected client.
+// client is the library's view of one client on streams; those on HTTP have the
+// library's own.
 type client struct {
-	core    *Core
-	agent   *policy.Agent
 	session *session.Session
-	conn    *conn
 	notify  chan mcp.JSONRPCNotification
 	ready   atomic.Bool
 
@@ -87,4 +84,15 @@ func (c *client) SetProtocolVersion(v string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.version = v
+}
+
+// newList reports, once, that the session's own list is another than the client
+// was told of. A client of 2026-07-28 has none of its own.
+func (c *client) newList() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	version := c.session.Version()
+	news := version != c.seen && c.version != "" && !mcp.IsModernProtocol(c.version)
+	c.seen = version
+	return news
 }

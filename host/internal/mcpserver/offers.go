@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,17 +22,17 @@ import (
 const inboxURI = "inbox://session"
 
 // prompts are the plugins' own and one for each guide.
-func (cl *client) prompts(snap *registry.Snapshot) []server.ServerPrompt {
+func (d *door) prompts(snap *registry.Snapshot) []server.ServerPrompt {
 	var out []server.ServerPrompt
 	taken := map[string]bool{}
 	for _, p := range snap.Prompts {
 		prompt := mcp.Prompt{Name: p.Name, Title: p.Title, Description: p.Description}
 		if len(p.Arguments) > 0 && json.Unmarshal(p.Arguments, &prompt.Arguments) != nil {
-			cl.core.Log.Warn("a prompt's arguments can't be read", "prompt", p.Name, "plugin", p.Owner)
+			d.core.Log.Warn("a prompt's arguments can't be read", "prompt", p.Name, "plugin", p.Owner)
 		}
 		taken[p.Name] = true
 		out = append(out, server.ServerPrompt{Prompt: prompt, Handler: func(ctx context.Context, _ mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-			raw, err := cl.raw(ctx, p.Owner, p.Name, pluginv1.InvokeRequest_KIND_PROMPT, gjson.GetBytes(exchangeOf(ctx).message, "params.arguments").Raw)
+			raw, err := d.raw(ctx, p.Owner, p.Name, pluginv1.InvokeRequest_KIND_PROMPT, gjson.GetBytes(exchangeOf(ctx).message, "params.arguments").Raw)
 			if err != nil {
 				return nil, err
 			}
@@ -53,9 +54,9 @@ func (cl *client) prompts(snap *registry.Snapshot) []server.ServerPrompt {
 }
 
 // resources are the guides, the session's inbox and what plugins offer.
-func (cl *client) resources(snap *registry.Snapshot) []server.ServerResource {
+func (d *door) resources(snap *registry.Snapshot) []server.ServerResource {
 	out := []server.ServerResource{{
-		Resource: mcp.NewResource(inboxURI, "Inbox of this session", mcp.WithMIMEType("application/json")), Handler: cl.readInbox}}
+		Resource: mcp.NewResource(inboxURI, "Inbox of this session", mcp.WithMIMEType("application/json")), Handler: d.readInbox}}
 	for _, g := range snap.Guides {
 		uri := "guide://" + g.Name
 		out = append(out, server.ServerResource{
@@ -71,7 +72,7 @@ func (cl *client) resources(snap *registry.Snapshot) []server.ServerResource {
 		out = append(out, server.ServerResource{
 			Resource: mcp.NewResource(r.Uri, r.Name, mcp.WithResourceDescription(r.Description), mcp.WithMIMEType(r.Mime)),
 			Handler: func(ctx context.Context, _ mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
-				raw, err := cl.raw(ctx, r.Owner, r.Uri, pluginv1.InvokeRequest_KIND_RESOURCE, "")
+				raw, err := d.raw(ctx, r.Owner, r.Uri, pluginv1.InvokeRequest_KIND_RESOURCE, "")
 				if err != nil {
 					return nil, err
 				}
@@ -83,9 +84,13 @@ func (cl *client) resources(snap *registry.Snapshot) []server.ServerResource {
 }
 
 // raw asks a plugin for something whose answer is an MCP result already.
-func (cl *client) raw(ctx context.Context, owner, name string, kind pluginv1.InvokeRequest_Kind, arguments string) (json.RawMessage, error) {
-	reply := cl.core.Pipeline.Call(ctx, call.Request{
-		Caller: call.Caller{Agent: cl.agent, Session: cl.session, Run: cl.session.ID, ModelTier: cl.agent.ModelTier, Door: "mcp"},
+func (d *door) raw(ctx context.Context, owner, name string, kind pluginv1.InvokeRequest_Kind, arguments string) (json.RawMessage, error) {
+	x := exchangeOf(ctx)
+	if x.peer == nil {
+		return nil, errNoPeer
+	}
+	reply := d.core.Pipeline.Call(ctx, call.Request{
+		Caller: d.caller(x.peer, gjson.GetBytes(x.message, "params._meta")),
 		Tool:   name, Owner: owner, Kind: kind, Arguments: []byte(arguments), Raw: true,
 	})
 	if e := reply.Result.Error; e != nil {
@@ -107,8 +112,12 @@ func spliceAll(ctx context.Context, raw json.RawMessage) {
 	})
 }
 
-func (cl *client) readInbox(ctx context.Context, _ mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
-	items, err := cl.core.Store.InboxRead(ctx, cl.session.ID, 0, 100)
+func (d *door) readInbox(ctx context.Context, _ mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
+	x := exchangeOf(ctx)
+	if x.peer == nil {
+		return nil, errNoPeer
+	}
+	items, err := d.core.Store.InboxRead(ctx, x.peer.session.ID, 0, 100)
 	if err != nil {
 		return nil, err
 	}
@@ -127,4 +136,105 @@ func (cl *client) readInbox(ctx context.Context, _ mcp.ReadResourceRequest) ([]m
 		return nil, err
 	}
 	return []mcp.ResourceContents{mcp.TextResourceContents{URI: inboxURI, MIMEType: "application/json", Text: string(raw)}}, nil
+}
+
+// templates are the resource templates plugins offer.
+func (d *door) templates(snap *registry.Snapshot) []server.ServerResourceTemplate {
+	var out []server.ServerResourceTemplate
+	for _, t := range snap.Templates {
+		if !acceptableTemplate(t.UriTemplate) {
+			d.core.Log.Warn("a resource template can't be read", "template", t.UriTemplate, "plugin", t.Owner)
+			continue
+		}
+		out = append(out, server.ServerResourceTemplate{
+			Template: mcp.NewResourceTemplate(t.UriTemplate, t.Name, mcp.WithTemplateDescription(t.Description), mcp.WithTemplateMIMEType(t.Mime)),
+			Handler: func(ctx context.Context, r mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
+				raw, err := d.raw(ctx, t.Owner, r.Params.URI, pluginv1.InvokeRequest_KIND_RESOURCE, "")
+				if err != nil {
+					return nil, err
+				}
+				spliceAll(ctx, raw)
+				return []mcp.ResourceContents{}, nil
+			}})
+	}
+	return out
+}
+
+// acceptableTemplate tries a template out: the library panics at a bad one.
+func acceptableTemplate(uri string) (ok bool) {
+	defer func() { ok = recover() == nil }()
+	mcp.NewResourceTemplate(uri, "try")
+	return true
+}
+
+// offersChanged says whether anything but tools is new since the last snapshot.
+func (d *door) offersChanged(snap *registry.Snapshot) bool {
+	var names []string
+	for _, p := range snap.Prompts {
+		names = append(names, "p", p.Owner, p.Name, p.Title, p.Description, string(p.Arguments))
+	}
+	for _, g := range snap.Guides {
+		names = append(names, "g", g.Name, g.Summary, g.Markdown)
+	}
+	for _, r := range snap.Resources {
+		names = append(names, "r", r.Owner, r.Uri, r.Name, r.Description, r.Mime)
+	}
+	for _, t := range snap.Templates {
+		names = append(names, "t", t.Owner, t.UriTemplate, t.Name, t.Description, t.Mime)
+	}
+	print := sha256.Sum256([]byte(strings.Join(names, "\x00")))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if print == d.offered {
+		return false
+	}
+	d.offered = print
+	return true
+}
+
+// completion asks the owner of a prompt or template to complete an argument.
+type completion struct{ d *door }
+
+// CompletePromptArgument completes an argument of a prompt.
+func (c completion) CompletePromptArgument(ctx context.Context, name string, a mcp.CompleteArgument, more mcp.CompleteContext) (*mcp.Completion, error) {
+	for _, p := range c.d.core.Registry.Snapshot().Prompts {
+		if p.Name == name {
+			return c.complete(ctx, p.Owner, "prompt", name, a, more)
+		}
+	}
+	return &mcp.Completion{Values: []string{}}, nil
+}
+
+// CompleteResourceArgument completes a variable of a resource template.
+func (c completion) CompleteResourceArgument(ctx context.Context, uri string, a mcp.CompleteArgument, more mcp.CompleteContext) (*mcp.Completion, error) {
+	for _, t := range c.d.core.Registry.Snapshot().Templates {
+		if t.UriTemplate == uri {
+			return c.complete(ctx, t.Owner, "resource", uri, a, more)
+		}
+	}
+	return &mcp.Completion{Values: []string{}}, nil
+}
+
+func (c completion) complete(ctx context.Context, owner, kind, ref string, a mcp.CompleteArgument, more mcp.CompleteContext) (*mcp.Completion, error) {
+	x := exchangeOf(ctx)
+	if x.peer == nil {
+		return nil, errNoPeer
+	}
+	context, err := json.Marshal(more.Arguments)
+	if err != nil {
+		return nil, err
+	}
+	reply := c.d.core.Pipeline.Call(ctx, call.Request{
+		Caller: c.d.caller(x.peer, gjson.GetBytes(x.message, "params._meta")), Tool: ref, Owner: owner, Raw: true,
+		Kind:       pluginv1.InvokeRequest_KIND_COMPLETE,
+		Completion: &pluginv1.CompletionTarget{RefKind: kind, Ref: ref, Argument: a.Name, Value: a.Value, Context: context},
+	})
+	if e := reply.Result.Error; e != nil {
+		return nil, fmt.Errorf("%s (%s)", e.Message, e.Ref)
+	}
+	var out struct{ Completion mcp.Completion }
+	if err := json.Unmarshal(reply.Result.Raw, &out); err != nil {
+		return nil, fmt.Errorf("plugin %s completed with something else: %w", owner, err)
+	}
+	return &out.Completion, nil
 }

@@ -48,6 +48,10 @@ type Tool struct {
 
 	propsOnce sync.Once
 	props     []Property
+
+	entryOnce sync.Once
+	entry     []byte
+	entryErr  error
 }
 
 // Internal says that only plugins with a grant, and the operator, may call it.
@@ -123,6 +127,12 @@ func objectSchema(raw []byte) (schema []byte, mended string) {
 func (t *Tool) Schema() (*jsonschema.Schema, error) {
 	t.once.Do(func() { t.schema, t.broken = Compile(t.InputSchema) })
 	return t.schema, t.broken
+}
+
+// Entry is the tool as a door lists it, written once by the first caller's make.
+func (t *Tool) Entry(make func(*Tool) ([]byte, error)) ([]byte, error) {
+	t.entryOnce.Do(func() { t.entry, t.entryErr = make(t) })
+	return t.entry, t.entryErr
 }
 
 // Properties are the declared top-level arguments in the schema's order.

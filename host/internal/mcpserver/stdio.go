@@ -8,13 +8,14 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/tidwall/gjson"
-	"github.com/tidwall/sjson"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/policy"
+	"github.com/bulkhead-dev/bulkhead/host/internal/session"
 )
 
 const (
@@ -23,9 +24,11 @@ const (
 	farewell    = 5 * time.Second
 )
 
-// conn is one client on a pair of streams, newline-delimited JSON-RPC.
+// conn is one client on a pair of streams, newline-delimited JSON-RPC. The
+// library's own stdio server keeps one session a process, and a running host has
+// many.
 type conn struct {
-	lib    *server.MCPServer
+	door   *door
 	client *client
 	in     *bufio.Reader
 
@@ -34,15 +37,47 @@ type conn struct {
 
 	slots   chan struct{}
 	running sync.WaitGroup
-
-	nextID  atomic.Int64
-	mu      sync.Mutex
-	pending map[string]chan answered // our own requests to the client
+	pending pending
 }
 
-type answered struct {
-	result json.RawMessage
-	err    error
+// Serve speaks MCP on a pair of streams, as agent and in session s, until the
+// input ends or ctx does. The caller closes the streams.
+func (core *Core) Serve(ctx context.Context, agent *policy.Agent, s *session.Session, in io.Reader, out io.Writer) error {
+	d := core.door(agent)
+	cl := &client{session: s, notify: make(chan mcp.JSONRPCNotification, 64), level: mcp.LoggingLevelInfo}
+	c := &conn{door: d, client: cl, in: bufio.NewReaderSize(in, 64<<10), out: out, slots: make(chan struct{}, maxInFlight)}
+	if err := d.lib.RegisterSession(ctx, cl); err != nil {
+		return err
+	}
+	defer d.lib.UnregisterSession(ctx, cl.SessionID())
+	active, end := s.Watch()
+	defer end()
+	ctx, cancel := context.WithCancel(ctx)
+	followed := make(chan struct{})
+	go func() {
+		defer close(followed)
+		for {
+			select {
+			case <-active:
+				c.listChanged()
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	err := c.serve(ctx)
+	cancel()
+	<-followed
+	return err
+}
+
+// listChanged tells a client of the session era that its own list changed. A
+// client of 2026-07-28 has a list that does not depend on its session.
+func (c *conn) listChanged() {
+	if c.client.newList() {
+		// A client that can't be written to shows at the next read.
+		_ = c.send(map[string]any{"jsonrpc": "2.0", "method": mcp.MethodNotificationToolsListChanged})
+	}
 }
 
 // serve reads messages until the input ends or ctx does. What is in flight when
@@ -50,7 +85,7 @@ type answered struct {
 func (c *conn) serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ctx = c.lib.WithContext(ctx, c.client)
+	ctx = c.door.lib.WithContext(ctx, c.client)
 	notified := make(chan struct{})
 	go func() {
 		defer close(notified)
@@ -166,10 +201,10 @@ func (c *conn) message(ctx context.Context, line []byte) error {
 	id, method := m.Get("id"), m.Get("method")
 	switch {
 	case !method.Exists() && id.Exists():
-		c.answer(m)
+		c.pending.answer("", m) // late or never asked: nobody waits
 		return nil
 	case !id.Exists():
-		c.lib.HandleMessage(ctx, line)
+		c.door.lib.HandleMessage(ctx, line)
 		return nil
 	}
 	select {
@@ -187,57 +222,33 @@ func (c *conn) message(ctx context.Context, line []byte) error {
 	return nil
 }
 
-// request runs one request through the library and splices in what the handlers
-// left for it as bytes.
+// request runs one request through the library.
 func (c *conn) request(ctx context.Context, line []byte, id string) (response any) {
 	defer func() {
 		if p := recover(); p != nil {
 			response = rpcError(json.RawMessage(id), mcp.INTERNAL_ERROR, "the host failed on this request")
-			c.client.core.Log.Error("an MCP request panicked", "panic", p)
+			c.door.core.Log.Error("an MCP request panicked", "panic", p)
 		}
 	}()
-	x := &exchange{message: line, splice: map[string]json.RawMessage{}}
-	answer := c.lib.HandleMessage(context.WithValue(ctx, exchangeKey{}, x), line)
-	raw, err := json.Marshal(answer)
+	agent, err := c.door.core.Pipeline.Policy.Agent(c.door.name)
+	if err != nil {
+		return rpcError(json.RawMessage(id), mcp.INVALID_REQUEST, err.Error())
+	}
+	c.door.core.door(agent) // the rules may have changed since the last message
+	x := &exchange{message: line, splice: rawObject{}, peer: &peer{agent: agent, session: c.client.session, send: c.send,
+		ask: func(ctx context.Context, method string, params any) (json.RawMessage, error) {
+			return c.pending.ask(ctx, "", method, params, c.send)
+		},
+		spawn: func(f func()) { c.running.Go(f) }}}
+	message, _ := c.door.toLibrary(line)
+	raw, err := json.Marshal(c.door.lib.HandleMessage(withExchange(ctx, x), message))
 	if err != nil {
 		return rpcError(json.RawMessage(id), mcp.INTERNAL_ERROR, "the answer could not be written: "+err.Error())
 	}
-	if gjson.GetBytes(raw, "result").Exists() {
-		for key, value := range x.splice {
-			if value == nil {
-				raw, err = sjson.DeleteBytes(raw, "result."+key)
-			} else {
-				raw, err = sjson.SetRawBytes(raw, "result."+key, value)
-			}
-			if err != nil {
-				return rpcError(json.RawMessage(id), mcp.INTERNAL_ERROR, "the answer could not be written: "+err.Error())
-			}
-		}
+	if gjson.GetBytes(line, "method").Str == string(mcp.MethodToolsCall) {
+		c.listChanged() // after it is committed, before the result
 	}
-	return json.RawMessage(raw)
-}
-
-// exchange travels with a request: its bytes in, and the parts of its result
-// that go out as bytes (nil takes the key out).
-type exchange struct {
-	message []byte
-	splice  map[string]json.RawMessage
-}
-
-type exchangeKey struct{}
-
-func exchangeOf(ctx context.Context) *exchange {
-	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
-		return x
-	}
-	return &exchange{splice: map[string]json.RawMessage{}}
-}
-
-func rpcError(id json.RawMessage, code int, message string) any {
-	if id == nil {
-		id = json.RawMessage("null")
-	}
-	return map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": code, "message": message}}
+	return json.RawMessage(x.finish(raw))
 }
 
 func (c *conn) send(v any) error {
@@ -251,42 +262,4 @@ func (c *conn) send(v any) error {
 	return err
 }
 
-// ask sends a request of our own to the client and waits for its answer.
-func (c *conn) ask(ctx context.Context, method string, params any) (json.RawMessage, error) {
-	id := fmt.Sprintf("host-%d", c.nextID.Add(1))
-	ch := make(chan answered, 1)
-	c.mu.Lock()
-	c.pending[id] = ch
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		delete(c.pending, id)
-		c.mu.Unlock()
-	}()
-	if err := c.send(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params}); err != nil {
-		return nil, err
-	}
-	select {
-	case a := <-ch:
-		return a.result, a.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
-func (c *conn) answer(m gjson.Result) {
-	c.mu.Lock()
-	ch := c.pending[m.Get("id").String()]
-	c.mu.Unlock()
-	if ch == nil {
-		return // late or never asked
-	}
-	a := answered{result: json.RawMessage(m.Get("result").Raw)}
-	if e := m.Get("error"); e.Exists() {
-		a.err = fmt.Errorf("the client answered: %.300s", e.Get("message").String())
-	}
-	select {
-	case ch <- a:
-	default: // answered twice
-	}
-}
+var _ server.ClientSession = (*client)(nil)
