@@ -252,36 +252,38 @@ func chunkKey(reply string, n int) string {
 	return ""
 }
 
-// The npm inspector's command line is a client nobody here wrote.
-func TestInspector(t *testing.T) {
+// inspector runs the npm inspector's command line, a client nobody here wrote.
+func inspector(t *testing.T, w *world, args ...string) string {
+	t.Helper()
 	root, err := filepath.Abs("../../../tools/npm/node_modules")
 	if err != nil {
 		t.Fatal(err)
 	}
-	node, inspector := filepath.Join(root, "node/bin/node"), filepath.Join(root, "@modelcontextprotocol/inspector/clients/launcher/build/index.js")
+	node, script := filepath.Join(root, "node/bin/node"), filepath.Join(root, "@modelcontextprotocol/inspector/clients/launcher/build/index.js")
 	if _, err := os.Stat(node); err != nil {
 		t.Skipf("the npm inspector is not installed: run `make tools` (%v)", err)
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, node, append([]string{script, "--cli"}, args...)...)
+	cmd.Dir = w.dir
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+func TestInspector(t *testing.T) {
 	w := newWorld(t, webBlock, "web")
 	url := site(t)
-	run := func(args ...string) string {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, node, append([]string{inspector, "--cli", bulkhead(t), "mcp"}, args...)...)
-		cmd.Dir = w.dir
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("%v: %v\n%s", args, err, out)
-		}
-		return string(out)
-	}
-	if out := run("--method", "tools/list"); !strings.Contains(out, `"web_browse"`) {
+	if out := inspector(t, w, bulkhead(t), "mcp", "--method", "tools/list"); !strings.Contains(out, `"web_browse"`) {
 		t.Errorf("listed: %s", clip(out))
 	}
 	var result struct {
 		Content []struct{ Text string }
 	}
-	out := run("--method", "tools/call", "--tool-name", "web_browse", "--tool-arg", "url="+url)
+	out := inspector(t, w, bulkhead(t), "mcp", "--method", "tools/call", "--tool-name", "web_browse", "--tool-arg", "url="+url)
 	if err := json.Unmarshal([]byte(out), &result); err != nil || len(result.Content) == 0 {
 		t.Fatalf("%v: %s", err, clip(out))
 	}

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -242,4 +244,71 @@ func clip(s string) string {
 		return s[:4000] + "…"
 	}
 	return s
+}
+
+// secret puts a secret into the data dir.
+func (w *world) secret(name, value string) {
+	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(w.dir, "data/secrets", name), []byte(value), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// post sends one message to the HTTP door; a stream's events come as they are.
+func (w *world) post(path, token, session, body string) (int, string) {
+	w.t.Helper()
+	code, _, text := w.request(http.MethodPost, path, body, map[string]string{
+		"Authorization": bearer(token), "Mcp-Session-Id": session, "Content-Type": "application/json", "Accept": "application/json, text/event-stream"})
+	return code, text
+}
+
+func bearer(token string) string {
+	if token == "" {
+		return ""
+	}
+	return "Bearer " + token
+}
+
+// request sends one HTTP request to the door and reads the answer whole.
+func (w *world) request(method, path, body string, header map[string]string) (int, http.Header, string) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, w.url()+path, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for k, v := range header {
+		if v == "" {
+			continue
+		}
+		if k == "Host" {
+			req.Host = v
+			continue
+		}
+		req.Header.Set(k, v)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header, string(raw)
+}
+
+// initialize opens an MCP session by hand and returns its id.
+func (w *world) initialize(path, token string) string {
+	w.t.Helper()
+	code, header, text := w.request(http.MethodPost, path,
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`,
+		map[string]string{"Authorization": bearer(token), "Content-Type": "application/json", "Accept": "application/json, text/event-stream"})
+	id := header.Get("Mcp-Session-Id")
+	if code != 200 || id == "" {
+		w.t.Fatalf("initialize: %d %s", code, text)
+	}
+	return id
 }
