@@ -11,11 +11,11 @@ import (
 )
 
 func (a *app) plugin() *cobra.Command {
-	cmd := &cobra.Command{Use: "plugin", Short: "Look at plugins and steer them", Args: takes(),
+	cmd := &cobra.Command{Use: "plugin", Short: "Write, test, look at and steer plugins", Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return exit{exitUsage, errors.New("plugin needs one of inspect, restart, stop and start")}
+			return exit{exitUsage, errors.New("plugin needs one of new, inspect, test, restart, stop and start")}
 		}}
-	cmd.AddCommand(a.inspect(), a.steer("restart", "Restart a plugin; clears its quarantine"),
+	cmd.AddCommand(a.pluginNew(), a.inspect(), a.pluginTest(), a.steer("restart", "Restart a plugin; clears its quarantine"),
 		a.steer("stop", "Stop a plugin"), a.steer("start", "Start a stopped plugin"))
 	return cmd
 }
