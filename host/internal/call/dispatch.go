@@ -16,10 +16,7 @@ import (
 // plugin is repeated once when it provably was not sent, or when its tool says
 // that repeating does no harm.
 func (p *Pipeline) dispatch(ctx context.Context, c *call) (*pluginv1.Result, error) {
-	owner, timeout := c.Owner, p.timeout(c)
-	if c.tool != nil {
-		owner = c.tool.Owner
-	}
+	owner, timeout := c.owner(), p.timeout(c)
 	ctx, clock, stop := startClock(ctx, timeout, c.name)
 	defer stop(context.Canceled)
 	c.clock = clock

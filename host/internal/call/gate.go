@@ -23,23 +23,11 @@ func (p *Pipeline) gate(ctx context.Context, c *call, reply *Reply) (done bool, 
 		}
 		return false, nil, nil
 	}
-	if c.Session == nil || !(restricted || c.Session.Asks()) {
-		return false, nil, nil // nothing was ever frozen in this session
-	}
-	found, err := p.Questions.Match(ctx, c.Agent.Name, c.Session.ID, c.tool.Name, c.args)
-	if err != nil {
-		return true, nil, err
-	}
-	switch {
-	case found == nil && !restricted:
+	if c.Session == nil {
 		return false, nil, nil
-	case found != nil && found.Result != nil:
-		return true, found.Result, nil
-	case found != nil && found.Permit != nil:
-		p.take(c, *found.Permit, found.Input)
-		return false, nil, nil
-	case found != nil:
-		return p.hold(ctx, c, reply, found.Parked)
+	}
+	if done, result, err := p.repeat(ctx, c, reply); done || err != nil || c.taken || !restricted {
+		return done, result, err
 	}
 	frozen := p.freeze(c)
 	parked, err := p.Questions.Park(ctx, frozen, []*pluginv1.InputRequest{{
@@ -53,6 +41,38 @@ func (p *Pipeline) gate(ctx context.Context, c *call, reply *Reply) (done bool, 
 	return p.hold(ctx, c, reply, parked)
 }
 
+// repeat lets a call that was frozen before go on instead of beginning anew.
+func (p *Pipeline) repeat(ctx context.Context, c *call, reply *Reply) (done bool, result *pluginv1.Result, err error) {
+	if c.Agent == nil || c.Session == nil || !c.Session.Asks() {
+		return false, nil, nil // nothing was ever frozen in this session
+	}
+	found, err := p.Questions.Match(ctx, c.Agent.Name, c.Session.ID, c.subject(), c.args)
+	switch {
+	case err != nil || found == nil:
+		return err != nil, nil, err
+	case found.Result != nil:
+		return true, found.Result, nil
+	case found.Permit != nil:
+		p.take(c, *found.Permit, found.Input)
+		return false, nil, nil
+	}
+	return p.hold(ctx, c, reply, found.Parked)
+}
+
+// capable refuses questions that only the caller's client could settle and can't.
+func capable(c *call, requests []*pluginv1.InputRequest) error {
+	if c.Capable == nil {
+		return nil
+	}
+	for _, r := range requests {
+		only := r.Kind == "model" || r.Kind == "roots" || (r.Audience == "agent" && r.NoFallback)
+		if only && !c.Capable(r.Kind) {
+			return fault.New(fault.NoAnswerer, "%q asks a question of kind %q that only the client can answer, and it says it can't", c.subject(), r.Kind)
+		}
+	}
+	return nil
+}
+
 func approvalText(c *call) string {
 	text := fmt.Sprintf("Agent %q wants to call %s with %s", c.Agent.Name, c.tool.Name, clip(c.args, 4000))
 	if len(c.chain) > 0 {
@@ -62,7 +82,7 @@ func approvalText(c *call) string {
 }
 
 func (p *Pipeline) freeze(c *call) store.FrozenCall {
-	f := question.NewCall(c.Agent.Name, c.Session.ID, c.Run, c.ModelTier, c.tool.Name, c.tool.Owner, c.args)
+	f := question.NewCall(c.Agent.Name, c.Session.ID, c.Run, c.ModelTier, c.subject(), c.owner(), c.args)
 	f.Chain = c.chain
 	return f
 }
@@ -92,6 +112,7 @@ func (p *Pipeline) hold(ctx context.Context, c *call, reply *Reply, parked *ques
 // take makes c the one call that goes on with a frozen one. Round 0 was frozen by
 // the tier gate: the tool itself has not asked anything yet.
 func (p *Pipeline) take(c *call, f store.FrozenCall, input map[string]*pluginv1.Answer) {
+	c.taken = true
 	if f.Round > 0 {
 		c.attempt = &pluginv1.Attempt{Round: uint32(f.Round), Input: input, State: f.State}
 	}
@@ -123,11 +144,14 @@ func (p *Pipeline) rounds(ctx context.Context, c *call, reply *Reply) (*pluginv1
 			return result, err
 		}
 		if c.Agent == nil || c.Session == nil {
-			return nil, fault.New(fault.WaitingForPerson, "%q asks a question, and plugin %q calls it for nobody", c.tool.Name, c.plugin())
+			return nil, fault.New(fault.WaitingForPerson, "%q asks a question, and plugin %q calls it for nobody", c.subject(), c.plugin())
+		}
+		if err := capable(c, result.NeedsInput.Requests); err != nil {
+			return nil, err
 		}
 		round := int(c.attempt.Round) + 1
 		if round > wire.MaxRounds {
-			return nil, fault.New(fault.PluginProtocol, "%q asked in %d rounds; at most %d", c.tool.Name, round-1, wire.MaxRounds)
+			return nil, fault.New(fault.PluginProtocol, "%q asked in %d rounds; at most %d", c.subject(), round-1, wire.MaxRounds)
 		}
 		frozen := p.freeze(c)
 		frozen.Round, frozen.State = round, result.NeedsInput.State
@@ -164,7 +188,7 @@ func (p *Pipeline) resumed(ctx context.Context, f store.FrozenCall, input map[st
 	s.MarkAsked()
 	c := &call{
 		Request: &Request{Caller: Caller{Agent: agent, Session: s, Run: f.Run, ModelTier: f.ModelTier, Door: "resumed"}, Tool: f.Tool, Raw: true},
-		name:    f.Tool, args: f.Arguments, chain: f.Chain,
+		name:    f.Tool, args: f.Arguments, chain: f.Chain, taken: true,
 		attempt: &pluginv1.Attempt{Round: uint32(f.Round), Input: input, State: f.State},
 	}
 	if err := p.enter(); err != nil {
@@ -173,7 +197,15 @@ func (p *Pipeline) resumed(ctx context.Context, f store.FrozenCall, input map[st
 	defer p.running.Done()
 	c.id, c.started = newID(), now()
 	reply := &Reply{}
+	for kind, prefix := range kinds {
+		if name, ok := strings.CutPrefix(f.Tool, prefix); ok {
+			c.Kind, c.name, c.Owner = kind, name, f.Plugin
+		}
+	}
 	result, err := func() (*pluginv1.Result, error) {
+		if c.Kind != 0 {
+			return p.rounds(ctx, c, reply)
+		}
 		if err := p.resolve(ctx, c); err != nil {
 			return nil, err
 		}

@@ -79,6 +79,27 @@ type call struct {
 	started time.Time
 	clock   *clock
 	attempt *pluginv1.Attempt
+	taken   bool // it goes on with a frozen call
+}
+
+// owner is the plugin that is asked.
+func (c *call) owner() string {
+	if c.tool != nil {
+		return c.tool.Owner
+	}
+	return c.Owner
+}
+
+// kinds are the prefixes under which calls of other things than tools are frozen.
+var kinds = map[pluginv1.InvokeRequest_Kind]string{
+	pluginv1.InvokeRequest_KIND_PROMPT: "prompt:", pluginv1.InvokeRequest_KIND_RESOURCE: "resource:", pluginv1.InvokeRequest_KIND_COMPLETE: "complete:"}
+
+// subject is what is called, as questions and frozen calls name it.
+func (c *call) subject() string {
+	if c.tool != nil {
+		return c.tool.Name
+	}
+	return kinds[c.Kind] + c.name
 }
 
 // plugin is who made the call, empty for an agent.
@@ -129,7 +150,11 @@ func (p *Pipeline) stages(ctx context.Context, c *call, reply *Reply) (*pluginv1
 		return nil, context.Cause(ctx)
 	}
 	if c.Kind != pluginv1.InvokeRequest_KIND_UNSPECIFIED && c.Kind != pluginv1.InvokeRequest_KIND_TOOL {
-		return p.dispatch(ctx, c) // prompts, resources, completion: no arguments to check, no tier
+		// Prompts, resources and completion have no arguments to check and no tier.
+		if done, result, err := p.repeat(ctx, c, reply); done || err != nil {
+			return result, err
+		}
+		return p.rounds(ctx, c, reply)
 	}
 	if err := p.resolve(ctx, c); err != nil {
 		return nil, err

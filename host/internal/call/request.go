@@ -38,6 +38,9 @@ type Request struct {
 	// Hold is how long the caller waits for a question to be answered before it
 	// is told to come back. Zero answers at once.
 	Hold time.Duration
+	// Capable says whether the caller's own client can settle a kind of question,
+	// where nobody else may; nil: it can settle all.
+	Capable func(kind string) bool
 	// Asked, if not nil, hears of the questions the call waits for. It must not block.
 	Asked func(context.Context, []store.Question)
 	// Events, if not nil, hears progress, logs and partial results in order, from

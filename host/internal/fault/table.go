@@ -40,6 +40,7 @@ const (
 	NoHost           Ref = "BH1021"
 	UnknownGuide     Ref = "BH1022"
 	DataDirLocked    Ref = "BH1023"
+	NoAnswerer       Ref = "BH1026"
 	DataDirUnusable  Ref = "BH1024"
 	AddressUnusable  Ref = "BH1025"
 )
@@ -118,6 +119,7 @@ var rows = []Row{
 	{DataDirLocked, Unavailable, true, "another host uses this data_dir", "talk to that one, or use another `data_dir`"},
 	{DataDirUnusable, Unavailable, false, "the host can't write its data_dir", "make it a folder that the host's user may write, or name another `data_dir`"},
 	{AddressUnusable, Unavailable, true, "an address can't be listened on", "end what listens there, or set another `address`"},
+	{NoAnswerer, Unavailable, false, "nobody can answer what the tool asks", "call it from a client with the capability named in the message"},
 
 	{PluginDied, ExecutionFailed, false, "the plugin's process ended during the call", "call again; the plugin restarts by itself"},
 	{PluginRestarting, Unavailable, true, "the plugin is restarting", "call again at the time named"},

@@ -1,7 +1,6 @@
 package mcpserver
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -22,35 +21,37 @@ func by(agent *policy.Agent) question.By {
 	return question.By{Name: agent.Name, Approver: agent.Approver}
 }
 
+// canAsk says whether a client declared that it can settle a kind of question.
+func canAsk(caps mcp.ClientCapabilities, kind string) bool {
+	switch kind {
+	case "form", "url", "approval":
+		return caps.Elicitation != nil
+	case "model":
+		return caps.Sampling != nil
+	case "roots":
+		return caps.Roots != nil
+	}
+	return false
+}
+
 // askable picks the questions that may go to a client. An approval never goes to
 // the agent that wants it, unless that agent is an approver itself.
 func askable(agent *policy.Agent, caps mcp.ClientCapabilities) func([]store.Question) []store.Question {
 	return func(questions []store.Question) []store.Question {
 		return slices.DeleteFunc(slices.Clone(questions), func(q store.Question) bool {
-			switch q.Kind {
-			case "form", "url":
-				return caps.Elicitation == nil || (q.Audience == "person" && q.NoFallback)
-			case "model":
-				return caps.Sampling == nil
-			case "approval":
-				return caps.Elicitation == nil || !agent.Approver
-			}
-			return true
+			return !canAsk(caps, q.Kind) || (q.Kind == "approval" && !agent.Approver) ||
+				(q.Kind != "approval" && q.Audience == "person" && q.NoFallback)
 		})
 	}
 }
 
-// params is a question as an elicitation.
-func params(q store.Question) map[string]any {
-	if q.Kind == "model" {
-		var m map[string]any
-		if dec := json.NewDecoder(bytes.NewReader(q.ModelRequest)); dec != nil {
-			dec.UseNumber()
-			if dec.Decode(&m) == nil {
-				return m
-			}
-		}
-		return map[string]any{}
+// params is what a client is asked, beside the method.
+func params(q store.Question) any {
+	switch {
+	case q.Kind == "model" && json.Valid(q.ModelRequest):
+		return json.RawMessage(q.ModelRequest)
+	case q.Kind == "model" || q.Kind == "roots":
+		return struct{}{}
 	}
 	p := map[string]any{"message": q.Message}
 	switch {
@@ -68,8 +69,11 @@ func params(q store.Question) map[string]any {
 
 // method is the request by which a client is asked a question.
 func method(q store.Question) mcp.MCPMethod {
-	if q.Kind == "model" {
+	switch q.Kind {
+	case "model":
 		return mcp.MethodSamplingCreateMessage
+	case "roots":
+		return mcp.MethodListRoots
 	}
 	return mcp.MethodElicitationCreate
 }
@@ -100,41 +104,52 @@ func (d *door) settle(ctx context.Context, agent *policy.Agent, q store.Question
 			verdict = "approve"
 		}
 		action, answer = verdict, ""
-	case "model":
+	case "model", "roots":
 		action, answer = "accept", string(raw)
 	}
 	_, err := d.core.Questions.Answer(ctx, q.ID, by(agent), action, []byte(answer), "")
 	return err
 }
 
-// inputRequired asks a client of 2026-07-28 by the call's result. What the client
-// carries back is sealed, so that it can't be made up.
-func (d *door) inputRequired(questions, open []store.Question) *mcp.CallToolResult {
+// inputRequired asks a client of 2026-07-28 by the result: it reports whether the
+// questions can be put to it, and makes them the answer. What the client carries
+// back is sealed, so that it can't be made up.
+func (d *door) inputRequired(x *exchange, questions, open []store.Question) bool {
 	if len(open) == 0 || len(open) < len(questions) {
-		return nil // some of it must be settled elsewhere
+		return false // some of it must be settled elsewhere
 	}
-	requests := mcp.InputRequests{}
+	requests := map[string]any{}
 	for _, q := range open {
-		raw, err := json.Marshal(map[string]any{"method": method(q), "params": params(q)})
-		if err != nil {
-			return nil
-		}
-		var r mcp.InputRequest
-		if err := json.Unmarshal(raw, &r); err != nil {
-			d.core.Log.Info("a question can't be put to the client", "question", q.ID, "error", err)
-			return nil
-		}
-		requests[q.ID] = r
+		requests[q.RequestID] = map[string]any{"method": method(q), "params": params(q)}
+	}
+	raw, err := json.Marshal(requests)
+	if err != nil {
+		d.core.Log.Warn("questions could not be written", "error", err)
+		return false
 	}
 	state, err := d.sign(strings.Join(ids(open), ","))
 	if err != nil {
 		d.core.Log.Error("a request state could not be sealed", "error", err)
-		return nil
+		return false
 	}
-	r := &mcp.CallToolResult{Content: []mcp.Content{}}
-	r.ResultType = mcp.ResultTypeInputRequired
-	r.InputRequests, r.RequestState = requests, state
-	return r
+	for _, key := range []string{"content", "messages", "contents"} {
+		x.splice[key] = nil
+	}
+	x.splice["resultType"] = mustJSON(mcp.ResultTypeInputRequired)
+	x.splice["inputRequests"], x.splice["requestState"] = raw, mustJSON(state)
+	return true
+}
+
+// brought settles questions whose answers came along before they were asked. What
+// does not fit is as if it had not been sent.
+func (d *door) brought(ctx context.Context, agent *policy.Agent, open []store.Question, responses gjson.Result) bool {
+	settled := false
+	for _, q := range open {
+		if raw := responses.Get(gjson.Escape(q.RequestID)); raw.IsObject() {
+			settled = d.settle(ctx, agent, q, json.RawMessage(raw.Raw)) == nil || settled
+		}
+	}
+	return settled
 }
 
 // takeAnswers settles the questions a retried call brings answers for.
@@ -148,16 +163,13 @@ func (d *door) takeAnswers(ctx context.Context, p *peer, params gjson.Result) er
 		return fault.New(fault.BadArguments, "requestState was not issued to this agent, or was changed on the way")
 	}
 	for id := range strings.SplitSeq(known, ",") {
-		raw := responses.Get(id)
-		if !raw.Exists() {
-			continue // still open: the call asks again
-		}
 		q, err := d.core.Questions.Get(ctx, by(p.agent), id)
 		if err != nil {
 			return err
 		}
-		if q.Outcome != "" {
-			continue // a retry of the retry
+		raw := responses.Get(gjson.Escape(q.RequestID))
+		if !raw.Exists() || q.Outcome != "" {
+			continue // still open: the call asks again; or a retry of the retry
 		}
 		if err := d.settle(ctx, p.agent, q, json.RawMessage(raw.Raw)); err != nil {
 			return err

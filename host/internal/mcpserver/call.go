@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 	"github.com/bulkhead-dev/bulkhead/host/internal/store"
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
+	"github.com/bulkhead-dev/bulkhead/sdk/wire"
 )
 
 // heartbeat is how often a client that waits for an answer hears that it waits.
@@ -23,6 +25,23 @@ const heartbeat = 10 * time.Second
 // callTool runs one tools/call, of whichever tool the message named.
 func (d *door) callTool(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	x := exchangeOf(ctx)
+	empty := &mcp.CallToolResult{Content: []mcp.Content{}}
+	params := gjson.GetBytes(x.message, "params")
+	reply, err := d.run(ctx, x, call.Request{Tool: params.Get("name").Str, Arguments: []byte(params.Get("arguments").Raw)})
+	if err != nil || reply == nil {
+		return empty, err
+	}
+	if f := reply.Result.Error; f != nil && f.Ref == string(fault.UnknownTool) {
+		x.failure = &rpcFailure{code: mcp.INVALID_PARAMS, message: f.Message}
+		return empty, nil
+	}
+	return d.finish(x, reply)
+}
+
+// run takes one request of a client through the pipeline, with all that may
+// happen on the way: answers it brings, questions it meets, progress, logs. A nil
+// reply means that the exchange has its answer already.
+func (d *door) run(ctx context.Context, x *exchange, req call.Request) (*call.Reply, error) {
 	if x.peer == nil {
 		return nil, errNoPeer
 	}
@@ -31,17 +50,15 @@ func (d *door) callTool(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallTo
 	modern := server.IsModernRequest(ctx)
 	caps := capabilities(ctx)
 	if err := d.takeAnswers(ctx, x.peer, params); err != nil {
-		return d.finish(x, &call.Reply{Result: call.Failed(err)})
+		x.failure = &rpcFailure{code: mcp.INVALID_PARAMS, message: err.Error()}
+		return nil, nil
 	}
-	req := call.Request{
-		Caller:      d.caller(x.peer, meta),
-		Tool:        params.Get("name").Str,
-		Arguments:   []byte(params.Get("arguments").Raw),
-		Hold:        d.core.Hold,
-		LogLevel:    string(logLevel(ctx)),
-		TraceParent: meta.Get("traceparent").Str,
-	}
+	req.Caller = d.caller(x.peer, meta)
+	req.Hold = d.core.Hold
+	req.LogLevel = string(logLevel(ctx))
+	req.TraceParent = meta.Get("traceparent").Str
 	req.CanElicit = caps.Elicitation != nil
+	req.Capable = func(kind string) bool { return canAsk(caps, kind) }
 	asks := askable(x.peer.agent, caps)
 	switch {
 	case modern && (caps.Elicitation != nil || caps.Sampling != nil || caps.Roots != nil):
@@ -51,17 +68,33 @@ func (d *door) callTool(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallTo
 	}
 	stop := events(&req, x.peer.send, meta.Get("progressToken"), wants(ctx, modern))
 	reply := d.core.Pipeline.Call(ctx, req)
-	stop()
-	if f := reply.Result.Error; f != nil && f.Ref == string(fault.UnknownTool) {
-		x.failure = &rpcFailure{mcp.INVALID_PARAMS, f.Message}
-		return &mcp.CallToolResult{Content: []mcp.Content{}}, nil
+	for range wire.MaxRounds {
+		if !modern || !d.brought(ctx, x.peer.agent, asks(reply.Questions), params.Get("inputResponses")) {
+			break
+		}
+		reply = d.core.Pipeline.Call(ctx, req) // the answers came along with the question
 	}
-	if modern {
-		if result := d.inputRequired(reply.Questions, asks(reply.Questions)); result != nil {
-			return result, nil
+	stop()
+	if f := reply.Result.Error; modern && f != nil && f.Ref == string(fault.NoAnswerer) {
+		x.failure = &rpcFailure{code: mcp.MISSING_REQUIRED_CLIENT_CAPABILITY, message: f.Message, status: http.StatusBadRequest,
+			data: map[string]any{"requiredCapabilities": missing(caps)}}
+		return nil, nil
+	}
+	if modern && d.inputRequired(x, reply.Questions, asks(reply.Questions)) {
+		return nil, nil
+	}
+	return reply, nil
+}
+
+// missing are the capabilities by which a client could be asked and that it lacks.
+func missing(caps mcp.ClientCapabilities) map[string]any {
+	out := map[string]any{}
+	for name, kind := range map[string]string{"elicitation": "form", "sampling": "model", "roots": "roots"} {
+		if !canAsk(caps, kind) {
+			out[name] = struct{}{}
 		}
 	}
-	return d.finish(x, reply)
+	return out
 }
 
 // caller is who calls, as the request's metadata may narrow it.

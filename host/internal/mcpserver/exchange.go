@@ -24,9 +24,12 @@ type exchange struct {
 	failure *rpcFailure // answered instead of a result
 }
 
+// rpcFailure is a JSON-RPC error; status is its HTTP status where that is not 200.
 type rpcFailure struct {
 	code    int
 	message string
+	data    any
+	status  int
 }
 
 // peer is the client at the other end of one request.
@@ -74,7 +77,7 @@ func (d *door) toLibrary(message []byte) ([]byte, string) {
 func (x *exchange) finish(answer []byte) []byte {
 	id := gjson.GetBytes(answer, "id")
 	if x.failure != nil {
-		raw, err := json.Marshal(rpcError(json.RawMessage(id.Raw), x.failure.code, x.failure.message))
+		raw, err := json.Marshal(x.failure.response(json.RawMessage(id.Raw)))
 		if err == nil {
 			return raw
 		}
@@ -98,10 +101,18 @@ func (x *exchange) finish(answer []byte) []byte {
 }
 
 func rpcError(id json.RawMessage, code int, message string) any {
+	return rpcFailure{code: code, message: message}.response(id)
+}
+
+func (f rpcFailure) response(id json.RawMessage) any {
 	if len(id) == 0 {
 		id = json.RawMessage("null")
 	}
-	return rawObject{"jsonrpc": json.RawMessage(`"2.0"`), "id": id, "error": mustJSON(map[string]any{"code": code, "message": message})}
+	e := map[string]any{"code": f.code, "message": f.message}
+	if f.data != nil {
+		e["data"] = f.data
+	}
+	return rawObject{"jsonrpc": json.RawMessage(`"2.0"`), "id": id, "error": mustJSON(e)}
 }
 
 func mustJSON(v any) json.RawMessage {

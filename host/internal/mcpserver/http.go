@@ -250,8 +250,8 @@ func (o *responder) Write(p []byte) (int, error) {
 	case o.stream && before == "" && len(data) > 0: // the library does not know that this became a stream
 		before, after = "event: message\ndata: ", "\n\n"
 	case !o.stream:
-		if answer && o.exchange.failure != nil {
-			o.Header().Del("Content-Length")
+		if f := o.exchange.failure; answer && f != nil && f.status != 0 {
+			o.status = f.status
 		}
 		o.head()
 	}

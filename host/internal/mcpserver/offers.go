@@ -32,12 +32,8 @@ func (d *door) prompts(snap *registry.Snapshot) []server.ServerPrompt {
 		}
 		taken[p.Name] = true
 		out = append(out, server.ServerPrompt{Prompt: prompt, Handler: func(ctx context.Context, _ mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-			raw, err := d.raw(ctx, p.Owner, p.Name, pluginv1.InvokeRequest_KIND_PROMPT, gjson.GetBytes(exchangeOf(ctx).message, "params.arguments").Raw)
-			if err != nil {
-				return nil, err
-			}
-			spliceAll(ctx, raw)
-			return &mcp.GetPromptResult{Messages: []mcp.PromptMessage{}}, nil
+			arguments := gjson.GetBytes(exchangeOf(ctx).message, "params.arguments").Raw
+			return &mcp.GetPromptResult{Messages: []mcp.PromptMessage{}}, d.raw(ctx, p.Owner, p.Name, pluginv1.InvokeRequest_KIND_PROMPT, arguments)
 		}})
 	}
 	for _, g := range snap.Guides {
@@ -72,44 +68,32 @@ func (d *door) resources(snap *registry.Snapshot) []server.ServerResource {
 		out = append(out, server.ServerResource{
 			Resource: mcp.NewResource(r.Uri, r.Name, mcp.WithResourceDescription(r.Description), mcp.WithMIMEType(r.Mime)),
 			Handler: func(ctx context.Context, _ mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
-				raw, err := d.raw(ctx, r.Owner, r.Uri, pluginv1.InvokeRequest_KIND_RESOURCE, "")
-				if err != nil {
-					return nil, err
-				}
-				spliceAll(ctx, raw)
-				return []mcp.ResourceContents{}, nil
+				return []mcp.ResourceContents{}, d.raw(ctx, r.Owner, r.Uri, pluginv1.InvokeRequest_KIND_RESOURCE, "")
 			}})
 	}
 	return out
 }
 
-// raw asks a plugin for something whose answer is an MCP result already.
-func (d *door) raw(ctx context.Context, owner, name string, kind pluginv1.InvokeRequest_Kind, arguments string) (json.RawMessage, error) {
+// raw asks a plugin for something whose answer is an MCP result already, and puts
+// that into the answer as it is.
+func (d *door) raw(ctx context.Context, owner, name string, kind pluginv1.InvokeRequest_Kind, arguments string) error {
 	x := exchangeOf(ctx)
-	if x.peer == nil {
-		return nil, errNoPeer
+	reply, err := d.run(ctx, x, call.Request{Tool: name, Owner: owner, Kind: kind, Arguments: []byte(arguments), Raw: true})
+	if err != nil || reply == nil {
+		return err
 	}
-	reply := d.core.Pipeline.Call(ctx, call.Request{
-		Caller: d.caller(x.peer, gjson.GetBytes(x.message, "params._meta")),
-		Tool:   name, Owner: owner, Kind: kind, Arguments: []byte(arguments), Raw: true,
-	})
 	if e := reply.Result.Error; e != nil {
-		return nil, fmt.Errorf("%s (%s)", e.Message, e.Ref)
+		return fmt.Errorf("%s (%s)", e.Message, e.Ref)
 	}
 	raw := content.Valid(reply.Result.Raw)
 	if raw == nil || raw[0] != '{' {
-		return nil, errors.New("plugin " + owner + " answered without a result")
+		return errors.New("plugin " + owner + " answered without a result")
 	}
-	return raw, nil
-}
-
-// spliceAll puts every member of a result object into the answer.
-func spliceAll(ctx context.Context, raw json.RawMessage) {
-	x := exchangeOf(ctx)
 	gjson.ParseBytes(raw).ForEach(func(key, value gjson.Result) bool {
 		x.splice[gjson.Escape(key.Str)] = json.RawMessage(value.Raw)
 		return true
 	})
+	return nil
 }
 
 func (d *door) readInbox(ctx context.Context, _ mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
@@ -149,12 +133,7 @@ func (d *door) templates(snap *registry.Snapshot) []server.ServerResourceTemplat
 		out = append(out, server.ServerResourceTemplate{
 			Template: mcp.NewResourceTemplate(t.UriTemplate, t.Name, mcp.WithTemplateDescription(t.Description), mcp.WithTemplateMIMEType(t.Mime)),
 			Handler: func(ctx context.Context, r mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
-				raw, err := d.raw(ctx, t.Owner, r.Params.URI, pluginv1.InvokeRequest_KIND_RESOURCE, "")
-				if err != nil {
-					return nil, err
-				}
-				spliceAll(ctx, raw)
-				return []mcp.ResourceContents{}, nil
+				return []mcp.ResourceContents{}, d.raw(ctx, t.Owner, r.Params.URI, pluginv1.InvokeRequest_KIND_RESOURCE, "")
 			}})
 	}
 	return out

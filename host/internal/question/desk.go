@@ -152,7 +152,7 @@ func question(frozen store.FrozenCall, r *pluginv1.InputRequest, now time.Time) 
 		NoFallback: r.NoFallback, Decision: r.Decision, CreatedAt: now, ExpiresAt: now.Add(min(ttl, maxTTL)),
 	}
 	switch r.Kind {
-	case "form", "url", "approval", "model":
+	case "form", "url", "approval", "model", "roots":
 	default:
 		return q, fault.New(fault.PluginProtocol, "plugin %q asks a question of unknown kind %.40q", frozen.Plugin, r.Kind)
 	}
