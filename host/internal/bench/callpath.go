@@ -7,8 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -62,11 +60,16 @@ func startHost(ctx context.Context, dir string, b binaries, n int) (*host.Host, 
 	if err != nil {
 		return nil, err
 	}
+	return loadHost(ctx, file, true)
+}
+
+// loadHost starts a host in this process.
+func loadHost(ctx context.Context, file string, private bool) (*host.Host, error) {
 	cfg, diags := config.Load(file)
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	h, err := host.Start(ctx, host.Options{Config: cfg, Version: "bench", Log: hclog.NewNullLogger(), Private: true})
+	h, err := host.Start(ctx, host.Options{Config: cfg, Version: "bench", Log: hclog.NewNullLogger(), Private: private})
 	if err != nil {
 		return nil, err
 	}
@@ -132,11 +135,11 @@ func callPath(ctx context.Context, dir string, b binaries, rounds int) ([]figure
 		if err != nil {
 			return nil, err
 		}
-		directRate, err := many(rpc(secure))
+		directRate, err := many(callers, rpc(secure))
 		if err != nil {
 			return nil, err
 		}
-		pipedRate, err := many(through)
+		pipedRate, err := many(callers, through)
 		if err != nil {
 			return nil, err
 		}
@@ -165,28 +168,4 @@ func oneByOne(f func() error) (p50, p99 time.Duration, err error) {
 		took[i] = time.Since(begin)
 	}
 	return quantile(took, 0.5), quantile(took, 0.99), nil
-}
-
-// many is the calls a second that 64 callers get done together.
-func many(f func() error) (float64, error) {
-	var done atomic.Int64
-	var failed atomic.Pointer[error]
-	var wg sync.WaitGroup
-	begin := time.Now()
-	for range callers {
-		wg.Go(func() {
-			for time.Since(begin) < burst {
-				if err := f(); err != nil {
-					failed.Store(&err)
-					return
-				}
-				done.Add(1)
-			}
-		})
-	}
-	wg.Wait()
-	if err := failed.Load(); err != nil {
-		return 0, *err
-	}
-	return float64(done.Load()) / time.Since(begin).Seconds(), nil
 }

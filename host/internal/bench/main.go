@@ -44,6 +44,13 @@ func main() {
 		}
 		return
 	}
+	if len(os.Args) > 1 && os.Args[1] == bareArg {
+		if err := bareServer(); err != nil {
+			fmt.Fprintln(os.Stderr, "bare server:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	check := flag.Bool("check", false, "fail when a figure is over its budget")
 	rounds := flag.Int("rounds", 9, "rounds; medians are taken over them")
 	flag.Parse()
@@ -66,7 +73,7 @@ func run(check bool, rounds int) error {
 		return err
 	}
 	var all []figure
-	for _, m := range []func(context.Context, string, binaries, int) ([]figure, error){callPath, pipelineCPU, footprint, coldStart} {
+	for _, m := range []func(context.Context, string, binaries, int) ([]figure, error){callPath, pipelineCPU, mcpDoor, bigList, footprint, coldStart} {
 		sub, err := os.MkdirTemp(dir, "")
 		if err != nil {
 			return err

@@ -33,6 +33,7 @@ type Core struct {
 
 	mu    sync.Mutex
 	doors map[string]*door // by agent
+	lists lists
 }
 
 // anyTool is the one tool the library knows. Every call is turned into a call of

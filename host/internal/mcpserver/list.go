@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -18,15 +20,49 @@ import (
 )
 
 // listed is the tool list of a session without activations, which is every
-// session of 2026-07-28. It is made once a revision.
+// session of 2026-07-28. It is made once a revision, and agents who see the same
+// share it.
 func (d *door) listed() []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.list == nil {
-		d.list = d.marshal(listing.List(d.core.Registry.Snapshot(), d.agent(), nil, d.core.Budget))
+		snap := d.core.Registry.Snapshot()
+		d.list = d.core.shared(snap.Revision, listing.List(snap, d.agent(), nil, d.core.Budget), d.marshal)
 	}
 	return d.list
 }
+
+// lists are the tool lists of one revision, by what is on them.
+type lists struct {
+	mu       sync.Mutex
+	revision uint64
+	made     map[uint64][]byte
+}
+
+func (core *Core) shared(revision uint64, tools []*registry.Tool, write func([]*registry.Tool) []byte) []byte {
+	h := maphash.Hash{}
+	h.SetSeed(listSeed)
+	for _, t := range tools {
+		maphash.WriteComparable(&h, t)
+	}
+	key := h.Sum64()
+	l := &core.lists
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.made == nil || l.revision < revision {
+		l.revision, l.made = revision, map[uint64][]byte{}
+	}
+	if list, ok := l.made[key]; ok && l.revision == revision {
+		return list
+	}
+	list := write(tools)
+	if l.revision == revision {
+		l.made[key] = list
+	}
+	return list
+}
+
+var listSeed = maphash.MakeSeed()
 
 // spliceTools puts the list this client sees into the answer, as the plugins'
 // own bytes.
