@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"crypto/sha256"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -55,7 +56,7 @@ func (p *Policy) Set(rules Rules) {
 	}
 	rules.Agents = append(rules.Agents, &Agent{Name: Operator, Profile: "main", ModelTier: "balanced", Approver: true})
 	for _, a := range rules.Agents {
-		a.profiles = rules.Profiles
+		a.profiles, a.token = rules.Profiles, sha256.Sum256([]byte(a.Token))
 	}
 	p.rules.Store(&rules)
 }
@@ -72,10 +73,9 @@ func (p *Policy) Agent(name string) (*Agent, error) {
 
 // ByToken finds a principal by its bearer token.
 func (p *Policy) ByToken(token string) (*Agent, error) {
-	for _, a := range p.rules.Load().Agents {
-		if sameToken(a.Token, token) {
-			return a, nil
-		}
+	agents := p.rules.Load().Agents
+	if i := holder(agents, token); i >= 0 {
+		return agents[i], nil
 	}
 	return nil, fault.New(fault.UnknownAgent, "the token belongs to no agent")
 }

@@ -78,6 +78,9 @@ func admissible(q store.Question, by By, action string, content []byte) error {
 		if action == "accept" && q.Decision && !by.Person && !by.Approver {
 			return fault.New(fault.NotApprover, "question %s is a decision that a person must take", q.ID)
 		}
+		if action == "accept" && q.Audience == "person" && q.NoFallback && !by.Person && !by.Approver {
+			return fault.New(fault.NotApprover, "question %s is for a person alone", q.ID)
+		}
 	default:
 		return bad("unknown action %.40q: accept, decline, cancel, approve or deny", action)
 	}

@@ -3,7 +3,9 @@ package session
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/policy"
@@ -21,8 +23,9 @@ type Session struct {
 	Agent     string
 	Namespace string // session/{id}, subagent/{id}, …
 
+	used atomic.Int64 // when last, in nanoseconds
+
 	mu        sync.Mutex
-	used      time.Time
 	limit     int      // activations kept
 	activated []string // oldest first
 	pinned    map[string][]string
@@ -142,7 +145,7 @@ func (s *Session) AddTurn(role, text, author string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(text) > maxTurnBytes {
-		text = text[:maxTurnBytes]
+		text = strings.ToValidUTF8(text[:maxTurnBytes], "")
 	}
 	s.turns = append(s.turns, &pluginv1.Turn{Role: role, Text: text, Author: author, AtMs: time.Now().UnixMilli()})
 	if over := len(s.turns) - maxTurns; over > 0 {
@@ -158,10 +161,6 @@ func (s *Session) Turns(n int) []*pluginv1.Turn {
 	return slices.Clone(s.turns[len(s.turns)-n:])
 }
 
-func (s *Session) touch(now time.Time) {
-	s.mu.Lock()
-	s.used = now
-	s.mu.Unlock()
-}
+func (s *Session) touch(now time.Time) { s.used.Store(now.UnixNano()) }
 
 func handleKey(plugin string, a *policy.Agent) string { return plugin + "\x00" + a.Profile }

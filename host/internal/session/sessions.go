@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,9 +16,21 @@ import (
 const (
 	// Idle is how long an unused handle, and the session it names, lives.
 	Idle = 24 * time.Hour
-	// maxOpen bounds the sessions held in memory; the longest unused goes first.
-	maxOpen = 10_000
+	// maxOpen bounds the sessions held in memory, maxAgent those of one agent; the
+	// longest unused goes first.
+	maxOpen  = 10_000
+	maxAgent = 2_000
+	// maxKept bounds the sessions of one agent in the store, and trimEvery is after
+	// how many new ones it is looked at.
+	maxKept   = 10_000
+	trimEvery = 500
+
+	// defaultPrefix begins the id of an agent's default session.
+	defaultPrefix = "default:"
 )
+
+// Default is the id of the session an agent is in when it names none.
+func Default(agent string) string { return defaultPrefix + agent }
 
 var idRule = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
 
@@ -27,9 +40,11 @@ type Sessions struct {
 	policy    *policy.Policy
 	activated int
 
-	mu   sync.Mutex
-	open map[string]*Session
-	held map[string]held // by handle
+	mu    sync.Mutex
+	open  map[string]*Session
+	count map[string]int  // open ones by agent
+	made  map[string]int  // since the last trim, by agent
+	held  map[string]held // by handle
 }
 
 type held struct {
@@ -42,7 +57,8 @@ type held struct {
 // New makes the sessions of a host; activated is how many tools one session may
 // have activated.
 func New(db *store.Store, p *policy.Policy, activated int) *Sessions {
-	return &Sessions{db: db, policy: p, activated: activated, open: map[string]*Session{}, held: map[string]held{}}
+	return &Sessions{db: db, policy: p, activated: activated, open: map[string]*Session{},
+		count: map[string]int{}, made: map[string]int{}, held: map[string]held{}}
 }
 
 // Open returns the agent's session id, making it when there is none; an empty id
@@ -54,15 +70,13 @@ func (ss *Sessions) Open(ctx context.Context, agent *policy.Agent, id string) (*
 	if !idRule.MatchString(id) {
 		return nil, fault.New(fault.UnknownSession, "a session id has 1 to 128 letters, digits and . _ : -")
 	}
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	if s := ss.open[id]; s != nil {
-		if s.Agent != agent.Name {
-			return nil, unknown(id)
-		}
-		s.touch(time.Now())
-		return s, nil
+	if whose, ok := strings.CutPrefix(id, defaultPrefix); ok && whose != agent.Name {
+		return nil, unknown(id)
 	}
+	if s, err := ss.taken(agent, id); s != nil || err != nil {
+		return s, err
+	}
+	// Others are not held up while the store is asked.
 	row, found, err := ss.db.SessionGet(ctx, id)
 	if err != nil {
 		return nil, err
@@ -77,53 +91,118 @@ func (ss *Sessions) Open(ctx context.Context, agent *policy.Agent, id string) (*
 	if !owned {
 		return nil, unknown(id)
 	}
+	if !found {
+		if err := ss.trim(ctx, agent.Name); err != nil {
+			return nil, err
+		}
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if s := ss.open[id]; s != nil && s.Agent == agent.Name { // another request was faster
+		s.touch(time.Now())
+		return s, nil
+	}
 	s := ss.add(id, agent.Name, "session/"+id)
 	s.asked = found
 	return s, nil
 }
 
-// Lookup returns a session that is known, without making one.
-func (ss *Sessions) Lookup(ctx context.Context, agent *policy.Agent, id string) (*Session, error) {
+// taken is the open session id, an error when it is another agent's, or nothing.
+func (ss *Sessions) taken(agent *policy.Agent, id string) (*Session, error) {
 	ss.mu.Lock()
+	defer ss.mu.Unlock()
 	s := ss.open[id]
-	ss.mu.Unlock()
-	if s == nil {
-		row, found, err := ss.db.SessionGet(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if !found || row.Agent != agent.Name {
-			return nil, unknown(id)
-		}
-		return ss.Open(ctx, agent, id)
-	}
-	if s.Agent != agent.Name {
+	switch {
+	case s == nil:
+		return nil, nil
+	case s.Agent != agent.Name:
 		return nil, unknown(id)
 	}
+	s.touch(time.Now())
 	return s, nil
+}
+
+// trim keeps an agent that opens session after session from filling the store.
+func (ss *Sessions) trim(ctx context.Context, agent string) error {
+	ss.mu.Lock()
+	ss.made[agent]++
+	due := ss.made[agent] >= trimEvery
+	if due {
+		ss.made[agent] = 0
+	}
+	ss.mu.Unlock()
+	if !due {
+		return nil
+	}
+	return ss.db.SessionTrim(ctx, agent, maxKept)
+}
+
+// Owns says whether the session, or run, is one of the agent's.
+func (ss *Sessions) Owns(ctx context.Context, agent *policy.Agent, id string) bool {
+	_, err := ss.Lookup(ctx, agent, id)
+	return err == nil
+}
+
+// Lookup returns a session that is known, without making one.
+func (ss *Sessions) Lookup(ctx context.Context, agent *policy.Agent, id string) (*Session, error) {
+	if s, err := ss.taken(agent, id); s != nil || err != nil {
+		return s, err
+	}
+	row, found, err := ss.db.SessionGet(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !found || row.Agent != agent.Name {
+		return nil, unknown(id)
+	}
+	return ss.Open(ctx, agent, id)
 }
 
 func unknown(id string) error { return fault.New(fault.UnknownSession, "no session %q", id) }
 
 // add holds a session in memory, making room by dropping the longest unused.
 func (ss *Sessions) add(id, agent, namespace string) *Session {
-	if len(ss.open) >= maxOpen {
-		var oldest *Session
-		for _, s := range ss.open {
-			if oldest == nil || s.used.Before(oldest.used) {
-				oldest = s
-			}
-		}
-		delete(ss.open, oldest.ID)
-		for h, x := range ss.held {
-			if x.session == oldest {
-				delete(ss.held, h)
-			}
+	switch {
+	case ss.count[agent] >= maxAgent:
+		ss.drop(func(s *Session) bool { return s.Agent == agent })
+	case len(ss.open) >= maxOpen:
+		ss.drop(func(*Session) bool { return true })
+	}
+	s := &Session{ID: id, Agent: agent, Namespace: namespace, limit: ss.activated, handles: map[string]string{}}
+	s.touch(time.Now())
+	ss.open[id] = s
+	ss.count[agent]++
+	return s
+}
+
+// drop lets the longest unused of some sessions go from memory.
+func (ss *Sessions) drop(among func(*Session) bool) {
+	var oldest *Session
+	for _, s := range ss.open {
+		if among(s) && (oldest == nil || s.used.Load() < oldest.used.Load()) {
+			oldest = s
 		}
 	}
-	s := &Session{ID: id, Agent: agent, Namespace: namespace, used: time.Now(), limit: ss.activated, handles: map[string]string{}}
-	ss.open[id] = s
-	return s
+	if oldest == nil {
+		return
+	}
+	ss.forget(oldest.ID)
+	for h, x := range ss.held {
+		if x.session == oldest {
+			delete(ss.held, h)
+		}
+	}
+}
+
+func (ss *Sessions) forget(id string) {
+	s := ss.open[id]
+	if s == nil {
+		return
+	}
+	delete(ss.open, id)
+	if ss.count[s.Agent]--; ss.count[s.Agent] <= 0 {
+		delete(ss.count, s.Agent)
+	}
 }
 
 // Handle is the durable handle by which plugin may act for (agent, session). It
@@ -233,7 +312,7 @@ func (ss *Sessions) Release(ctx context.Context, plugin, handle string) error {
 	}
 	ss.mu.Lock()
 	delete(ss.held, handle)
-	delete(ss.open, handle)
+	ss.forget(handle)
 	ss.mu.Unlock()
 	_, err := ss.db.HandleDelete(ctx, handle)
 	return err

@@ -332,9 +332,15 @@ func scanAudit(row interface{ Scan(...any) error }) (AuditRow, error) {
 // AuditTail lists rows after a number, oldest first; after < 0 means the last
 // limit rows.
 func (s *Store) AuditTail(ctx context.Context, after int64, limit int) ([]AuditRow, error) {
-	query, args := `SELECT `+auditColumns+` FROM audit WHERE seq > ? ORDER BY seq LIMIT ?`, []any{after, page(limit)}
+	return s.AuditTailOf(ctx, "", after, limit)
+}
+
+// AuditTailOf is AuditTail of one agent's calls; an empty name is everyone's.
+func (s *Store) AuditTailOf(ctx context.Context, agent string, after int64, limit int) ([]AuditRow, error) {
+	query, args := `SELECT `+auditColumns+` FROM audit WHERE seq > ? AND (? = '' OR agent = ?) ORDER BY seq LIMIT ?`, []any{after, agent, agent, page(limit)}
 	if after < 0 {
-		query, args = `SELECT * FROM (SELECT `+auditColumns+` FROM audit ORDER BY seq DESC LIMIT ?) ORDER BY seq`, []any{page(limit)}
+		query = `SELECT * FROM (SELECT ` + auditColumns + ` FROM audit WHERE ? = '' OR agent = ? ORDER BY seq DESC LIMIT ?) ORDER BY seq`
+		args = []any{agent, agent, page(limit)}
 	}
 	var out []AuditRow
 	err := s.look(ctx, "read the audit trail", func(ctx context.Context, db *sql.DB) error {

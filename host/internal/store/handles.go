@@ -219,3 +219,21 @@ func (s *Store) SessionSweep(ctx context.Context, idle time.Duration) ([]string,
 	})
 	return ids, err
 }
+
+// SessionTrim forgets all but the newest sessions of an agent, with what hangs on
+// them: an id that is free again must not bring another's inbox along.
+func (s *Store) SessionTrim(ctx context.Context, agent string, keep int) error {
+	return s.in(ctx, "trim sessions", func(ctx context.Context, tx *sql.Tx) error {
+		ids, err := texts(ctx, tx, `DELETE FROM sessions WHERE id IN
+			(SELECT id FROM sessions WHERE agent = ? ORDER BY last_used DESC LIMIT -1 OFFSET ?) RETURNING id`, agent, keep)
+		for _, id := range ids {
+			if err == nil {
+				_, err = tx.ExecContext(ctx, `DELETE FROM inbox WHERE session = ?`, id)
+			}
+			if err == nil {
+				_, err = tx.ExecContext(ctx, `DELETE FROM handles WHERE session = ? AND agent = ?`, id, agent)
+			}
+		}
+		return err
+	})
+}
