@@ -57,6 +57,9 @@ func run(ctx context.Context, s *suite, revisions []string, verbose bool) (err e
 		}
 		all = append(all, outcomes...)
 	}
+	if len(all) == 0 {
+		return errors.New("nothing was run")
+	}
 	failed, err := report(all, verbose)
 	if err == nil && failed > 0 {
 		err = fmt.Errorf("%d scored scenarios fail", failed)
