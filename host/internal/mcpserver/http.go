@@ -74,6 +74,8 @@ func (d *door) post(out *responder, r *http.Request, agent *policy.Agent, fixed 
 		http.Error(out, "the message could not be read", http.StatusBadRequest)
 		return
 	}
+	// The guard's deadline was for the body; now only a client that leaves ends the read.
+	_ = out.control.SetReadDeadline(time.Time{})
 	m := gjson.ParseBytes(message)
 	id := r.Header.Get(server.HeaderKeySessionID)
 	if !m.Get("method").Exists() && m.Get("id").Exists() {
