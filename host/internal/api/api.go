@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// Headers that name who calls, on the control socket.
+// Headers that say for whom a call is.
 const (
-	HeaderAgent   = "Bulkhead-Agent"
-	HeaderSession = "Bulkhead-Session"
-	HeaderRun     = "Bulkhead-Run"
+	HeaderAgent     = "Bulkhead-Agent" // on the control socket only
+	HeaderSession   = "Bulkhead-Session"
+	HeaderRun       = "Bulkhead-Run"
+	HeaderModelTier = "Bulkhead-Model-Tier"
 )
 
 // CallRequest is the body of POST /v1/tools/{name}/call.
@@ -32,8 +33,19 @@ type CallResult struct {
 	Structured json.RawMessage   `json:"structured,omitempty"`
 	IsError    bool              `json:"is_error"`
 	Error      *Error            `json:"error,omitempty"`
-	Questions  []string          `json:"questions,omitempty"`
+	Questions  []string          `json:"questions,omitempty"` // open ones the call waits for
 	Session    string            `json:"session,omitempty"`
+	Files      []File            `json:"files,omitempty"` // those the content names, for GET /v1/files/{id}
+}
+
+// File is a file of a call's result. The id is good for the agent and the session
+// of the call only.
+type File struct {
+	ID   string `json:"id"`
+	Path string `json:"path"`
+	Name string `json:"name,omitempty"`
+	Size int64  `json:"size,omitempty"`
+	Mime string `json:"mime,omitempty"`
 }
 
 // Error is the error of a call or of a request.
@@ -176,4 +188,68 @@ type InboxItem struct {
 	Kind string          `json:"kind"`
 	Text string          `json:"text"`
 	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// AgentStatus is what an agent that is no approver sees of the host.
+type AgentStatus struct {
+	Host    AgentHost     `json:"host"`
+	Plugins []AgentPlugin `json:"plugins"`
+}
+
+// AgentHost is the host's own part of AgentStatus.
+type AgentHost struct {
+	Version   string    `json:"version"`
+	StartedAt time.Time `json:"started_at"`
+}
+
+// AgentPlugin is a plugin of which the agent may call Tools tools.
+type AgentPlugin struct {
+	Name        string     `json:"name"`
+	Version     string     `json:"version"`
+	State       string     `json:"state"`
+	Tools       int        `json:"tools"`
+	NextAttempt *time.Time `json:"next_attempt,omitempty"`
+}
+
+// Turn is the body of POST /v1/sessions/{id}/turns.
+type Turn struct {
+	Role   string `json:"role"` // user | assistant | system | tool
+	Text   string `json:"text"`
+	Author string `json:"author,omitempty"`
+}
+
+// Turns says how many turns the host keeps of a session.
+type Turns struct {
+	Session string `json:"session"`
+	Turns   int    `json:"turns"`
+}
+
+// Context is what belongs into the prompt of a session's next turn.
+type Context struct {
+	Orientation []string          `json:"orientation"`
+	Hints       []json.RawMessage `json:"hints"`
+	Inbox       []InboxItem       `json:"inbox"`
+}
+
+// AuditRow is one line of the audit trail.
+type AuditRow struct {
+	Seq          uint64          `json:"seq"`
+	At           time.Time       `json:"at"`
+	CallID       string          `json:"call_id"`
+	ParentCallID string          `json:"parent_call_id,omitempty"`
+	Agent        string          `json:"agent"`
+	Session      string          `json:"session"`
+	Tool         string          `json:"tool"`
+	Plugin       string          `json:"plugin"`
+	Tier         string          `json:"tier"`
+	Door         string          `json:"door"`
+	Status       string          `json:"status"`
+	Ref          string          `json:"ref,omitempty"`
+	DurationMs   int64           `json:"duration_ms"`
+	ArgsHash     string          `json:"args_hash"`
+	ArgsBytes    int64           `json:"args_bytes"`
+	ResultBytes  int64           `json:"result_bytes"`
+	Arguments    json.RawMessage `json:"arguments,omitempty"`
+	Result       string          `json:"result,omitempty"`
+	Note         string          `json:"note,omitempty"`
 }

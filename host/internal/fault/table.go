@@ -43,6 +43,7 @@ const (
 	NoAnswerer       Ref = "BH1026"
 	DataDirUnusable  Ref = "BH1024"
 	AddressUnusable  Ref = "BH1025"
+	UnknownFile      Ref = "BH1027"
 )
 
 // Plugin faults.
@@ -120,6 +121,7 @@ var rows = []Row{
 	{DataDirUnusable, Unavailable, false, "the host can't write its data_dir", "make it a folder that the host's user may write, or name another `data_dir`"},
 	{AddressUnusable, Unavailable, true, "an address can't be listened on", "end what listens there, or set another `address`"},
 	{NoAnswerer, Unavailable, false, "nobody can answer what the tool asks", "call it from a client with the capability named in the message"},
+	{UnknownFile, NotFound, false, "no such file", "a file's id is good for the agent and the session that got it only, while the file is there"},
 
 	{PluginDied, ExecutionFailed, false, "the plugin's process ended during the call", "call again; the plugin restarts by itself"},
 	{PluginRestarting, Unavailable, true, "the plugin is restarting", "call again at the time named"},

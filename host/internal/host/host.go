@@ -67,6 +67,7 @@ type Host struct {
 	rules    *policy.Policy
 	events   *event.Bus
 	control  string
+	conns    *httpapi.Connections // of the TCP address
 
 	changing sync.Mutex // one change of plugins at a time
 	mu       sync.Mutex // guards what follows
@@ -148,7 +149,7 @@ func (h *Host) wire() error {
 	sessions := session.New(h.store, rules, cfg.Session.ActivatedTools)
 	h.desk = question.New(question.Options{Store: h.store, Events: h.events, Log: h.log.Named("questions")})
 	meter := metrics.New()
-	services := &hostservice.Services{Store: h.store, Memory: h.memory, Policy: rules, Sessions: sessions, Questions: h.desk,
+	services := &hostservice.Services{Log: h.log.Named("hostservice"), Store: h.store, Memory: h.memory, Policy: rules, Sessions: sessions, Questions: h.desk,
 		Listed: func(a *policy.Agent, s *session.Session) ([]string, int, int) {
 			snap := h.registry.Snapshot()
 			list := listing.List(snap, a, s.Active(), cfg.Session.ListBudget)
@@ -184,7 +185,7 @@ func (h *Host) wire() error {
 	h.desk.Resume = h.pipeline.Resume
 	h.API = &httpapi.API{
 		Pipeline: h.pipeline, Registry: h.registry, Policy: rules, Sessions: sessions, Questions: h.desk, Store: h.store,
-		Events: h.events, Plugins: h.Plugins, Budget: cfg.Session.ListBudget, Status: h.Status, Ready: h.Ready, Reload: h.Reload, Log: h.log.Named("http"),
+		Events: h.events, Plugins: h.Plugins, Budget: cfg.Session.ListBudget, Hold: cfg.Policy.ApprovalReplyAfter, Shared: cfg.Host.SharedDir, Metrics: meter.Handler(), Status: h.Status, Ready: h.Ready, Reload: h.Reload, Log: h.log.Named("http"),
 		MCP: &mcpserver.Core{Version: h.opts.Version, Pipeline: h.pipeline, Registry: h.registry, Sessions: sessions, Questions: h.desk, Store: h.store,
 			Budget: cfg.Session.ListBudget, Hold: cfg.Policy.ApprovalReplyAfter, Log: h.log.Named("mcp")},
 	}
@@ -193,6 +194,8 @@ func (h *Host) wire() error {
 		h.API.Loopback = err == nil && config.Loopback(name)
 		h.API.Hosts, h.API.Origins = cfg.HTTP.Hosts, cfg.HTTP.Origins
 	}
+	h.conns = httpapi.NewConnections(httpapi.ConnectionLimit(httpapi.OpenFiles()))
+	meter.Watch(h.pluginMetrics, h.doorMetrics)
 	h.doors.Go(func() { h.API.MCP.Run(h.ctx) })
 	return nil
 }
@@ -221,18 +224,19 @@ func (h *Host) open() error {
 	if err != nil {
 		return fault.New(fault.AddressUnusable, "the HTTP address %s can't be opened: %w", h.cfg().HTTP.Address, err)
 	}
+	h.log.Info("the HTTP address admits a number of connections", "connections", h.conns.Counts().Limit, "open_files", httpapi.OpenFiles())
 	h.serve("http://"+t.Addr().String(), t, false)
 	return nil
 }
 
 func (h *Host) serve(name string, l net.Listener, control bool) {
-	handler := h.API.Public()
+	handler, conns := h.API.Public(), h.conns
 	if control {
-		handler = h.API.Control()
+		handler, conns = h.API.Control(), nil
 	}
 	h.Doors = append(h.Doors, name)
 	h.doors.Go(func() {
-		if err := httpapi.Serve(h.ctx, l, handler, time.Second, h.log.Named("http")); err != nil {
+		if err := httpapi.Serve(h.ctx, l, handler, conns, time.Second, h.log.Named("http")); err != nil {
 			h.log.Error("a door closed", "door", name, "error", err)
 		}
 	})

@@ -146,7 +146,7 @@ func (h *Host) Reload(ctx context.Context) error {
 func fixed(c *config.Config) string {
 	address := ""
 	if c.HTTP != nil {
-		address = c.HTTP.Address
+		address = fmt.Sprint(c.HTTP.Address, c.HTTP.Hosts, c.HTTP.Origins)
 	}
 	return fmt.Sprint(c.Host.DataDir, c.Host.PluginDir, c.Host.SharedDir, c.Host.LogLevel, c.Host.WorkingMemory, address, c.Session.ListBudget, c.Session.ActivatedTools)
 }

@@ -78,9 +78,6 @@ func unenforced(cfg *config.Config) (diags hcl.Diagnostics) {
 		}
 	}
 	set(cfg.Session.Source, "idle")
-	if cfg.HTTP != nil {
-		set(cfg.HTTP.Source, "hosts", "origins")
-	}
 	for _, a := range cfg.Agents {
 		set(a.Source, "media")
 	}

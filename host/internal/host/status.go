@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/api"
+	"github.com/bulkhead-dev/bulkhead/host/internal/metrics"
 )
 
 // Status is the host and its plugins as they stand.
@@ -62,3 +63,13 @@ func (h *Host) Status() api.Status {
 	}
 	return s
 }
+
+func (h *Host) pluginMetrics() []metrics.Plugin {
+	var out []metrics.Plugin
+	for _, p := range h.Plugins.Status() {
+		out = append(out, metrics.Plugin{Name: p.Name, State: string(p.State), Restarts: p.Restarts, InFlight: p.InFlight, Queued: p.Queued})
+	}
+	return out
+}
+
+func (h *Host) doorMetrics() metrics.Door { return metrics.Door(h.conns.Counts()) }

@@ -2,11 +2,7 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -42,168 +38,160 @@ type API struct {
 	Plugins   Plugins
 	MCP       *mcpserver.Core
 	Budget    int
-	Loopback  bool     // the TCP address is a loopback one: no token is needed
-	Hosts     []string // host names served beside the loopback ones
-	Origins   []string // origins that may call beside our own
+	Hold      time.Duration // how long a call waits for an answer before it says so
+	Shared    string        // the real folder that tools call /shared
+	Loopback  bool          // the TCP address is a loopback one: no token is needed
+	Hosts     []string      // host names served beside the loopback ones
+	Origins   []string      // origins that may call beside our own
 	Status    func() api.Status
 	Reload    func(context.Context) error
 	Ready     func() bool
+	Metrics   http.Handler
 	Log       hclog.Logger
+
+	streams streams
 }
 
-const maxBody = 8 << 20 // bytes; arguments are bounded again by the pipeline
+const (
+	maxBody        = 4 << 20 // bytes of a request on TCP
+	maxControlBody = 8 << 20 // on the control socket; the pipeline bounds arguments again
+)
+
+// access is what a route asks of its caller.
+type access int
+
+const (
+	anyone   access = iota // without a token too
+	agents                 // an agent, by token or on loopback; or the operator
+	approver               // an agent that is an approver, or the operator
+	control                // the control socket only
+)
+
+type route struct {
+	pattern string
+	access  access
+	handle  func(http.ResponseWriter, *http.Request, who)
+	refuse  func(http.ResponseWriter, *http.Request, int, *fault.Error) // nil: the plain form
+}
+
+// routes is everything both doors serve.
+func (a *API) routes() []route {
+	value := func(pattern string, access access, h func(*http.Request, who) (any, error)) route {
+		return route{pattern: pattern, access: access, handle: func(w http.ResponseWriter, r *http.Request, who who) {
+			v, err := h(r, who)
+			if err != nil {
+				fail(w, err)
+				return
+			}
+			write(w, http.StatusOK, v)
+		}}
+	}
+	return []route{
+		value("GET /healthz", anyone, a.health),
+		{pattern: "GET /readyz", access: anyone, handle: a.ready},
+		{pattern: "GET /metrics", access: agents, handle: a.metrics},
+		{pattern: "/mcp", access: agents, handle: a.mcpHTTP},
+		{pattern: "/mcp/s/{id}", access: agents, handle: a.mcpHTTP},
+		{pattern: "POST /v1/mcp", access: control, handle: a.mcp},
+
+		value("GET /v1/status", agents, a.status),
+		value("GET /v1/plugins", agents, a.plugins),
+		value("GET /v1/plugins/{name}", agents, a.plugin),
+		value("POST /v1/plugins/{name}/{action}", approver, a.act),
+		value("POST /v1/reload", approver, a.reload),
+
+		value("GET /v1/tools", agents, a.tools),
+		value("GET /v1/tools/{name}", agents, a.tool),
+		{pattern: "POST /v1/tools/{name}/call", access: agents, handle: a.call, refuse: refuseCall},
+		value("GET /v1/guides", agents, a.guides),
+		value("GET /v1/guides/{name}", agents, a.guide),
+
+		value("GET /v1/questions", agents, a.questions),
+		value("GET /v1/questions/{id}", agents, a.question),
+		value("POST /v1/questions/{id}", agents, a.answer),
+
+		value("GET /v1/sessions/{id}/inbox", agents, a.inbox),
+		value("POST /v1/sessions/{id}/turns", agents, a.turns),
+		value("GET /v1/sessions/{id}/context", agents, a.context),
+		{pattern: "GET /v1/files/{id}", access: agents, handle: a.file},
+
+		{pattern: "GET /v1/events", access: agents, handle: a.events},
+		value("GET /v1/audit", agents, a.audit),
+	}
+}
 
 // Public is the handler of the TCP address.
 func (a *API) Public() http.Handler {
-	mux := http.NewServeMux()
-	a.health(mux)
-	mux.Handle("/mcp", a.guarded(http.HandlerFunc(a.mcpHTTP)))
-	mux.Handle("/mcp/s/{id}", a.guarded(http.HandlerFunc(a.mcpHTTP)))
-	return mux
+	mux := a.mux(func(r *http.Request) (who, error) {
+		agent, err := a.authenticate(r)
+		return who{agent: agent}, err
+	})
+	return a.door(mux)
 }
 
 // Control is the handler of the control socket.
 func (a *API) Control() http.Handler {
+	mux := a.mux(func(r *http.Request) (who, error) {
+		agent, err := a.named(r)
+		return who{agent: agent, operator: true}, err
+	})
+	return http.MaxBytesHandler(paced(mux), maxControlBody)
+}
+
+// mux serves the routes to whoever find says calls.
+func (a *API) mux(find func(*http.Request) (who, error)) http.Handler {
 	mux := http.NewServeMux()
-	a.health(mux)
-	get := func(path string, h func(*http.Request) (any, error)) { mux.Handle("GET "+path, a.json(h)) }
-	post := func(path string, h func(*http.Request) (any, error)) { mux.Handle("POST "+path, a.json(h)) }
-	get("/v1/status", func(*http.Request) (any, error) { return a.Status(), nil })
-	get("/v1/tools", a.tools)
-	get("/v1/tools/{name}", a.tool)
-	mux.HandleFunc("POST /v1/tools/{name}/call", a.call)
-	get("/v1/questions", a.questions)
-	get("/v1/questions/{id}", a.question)
-	post("/v1/questions/{id}", a.answer)
-	get("/v1/guides", a.guides)
-	get("/v1/guides/{name}", a.guide)
-	get("/v1/sessions/{id}/inbox", a.inbox)
-	mux.HandleFunc("GET /v1/events", a.events)
-	post("/v1/plugins/{name}/{action}", a.plugin)
-	post("/v1/reload", func(r *http.Request) (any, error) {
-		if err := a.Reload(r.Context()); err != nil {
-			return nil, err
+	for _, rt := range a.routes() {
+		refuse := rt.refuse
+		if refuse == nil {
+			refuse = refused
 		}
-		return a.Status(), nil
-	})
-	mux.HandleFunc("POST /v1/mcp", a.mcp)
-	return http.MaxBytesHandler(mux, maxBody)
+		mux.HandleFunc(rt.pattern, func(w http.ResponseWriter, r *http.Request) {
+			if rt.access == anyone {
+				rt.handle(w, r, who{})
+				return
+			}
+			who, err := find(r)
+			switch {
+			case err != nil && who.operator:
+				f := fault.From(err)
+				refuse(w, r, statusOf(f.Class), f)
+			case err != nil:
+				w.Header().Set("WWW-Authenticate", `Bearer realm="bulkhead"`)
+				refuse(w, r, http.StatusUnauthorized, fault.From(err))
+			case rt.access == control && !who.operator:
+				nothing(w, r)
+			case rt.access == approver && !who.all():
+				refuse(w, r, http.StatusForbidden, fault.New(fault.NotApprover, "agent %q is no approver and may not do this", who.agent.Name))
+			default:
+				rt.handle(w, r, who)
+			}
+		})
+	}
+	mux.HandleFunc("/", nothing)
+	return mux
 }
 
-func (a *API) health(mux *http.ServeMux) {
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		write(w, http.StatusOK, map[string]string{"status": "ok"})
-	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !a.Ready() {
-			write(w, http.StatusServiceUnavailable, map[string]string{"status": "starting"})
-			return
-		}
-		write(w, http.StatusOK, map[string]string{"status": "ready"})
-	})
+func nothing(w http.ResponseWriter, r *http.Request) {
+	write(w, http.StatusNotFound, map[string]any{"error": api.Error{Code: string(fault.NotFound), Message: "nothing is served at " + clip(r.URL.Path)}})
 }
 
-// json adapts a handler that answers with a value or an error.
-func (a *API) json(h func(*http.Request) (any, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v, err := h(r)
-		if err != nil {
-			fail(w, err)
-			return
-		}
-		write(w, http.StatusOK, v)
-	})
+func clip(s string) string {
+	if len(s) > 100 {
+		return s[:100] + "…"
+	}
+	return s
 }
 
-func write(w http.ResponseWriter, status int, v any) {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+func (a *API) health(*http.Request, who) (any, error) { return map[string]string{"status": "ok"}, nil }
+
+func (a *API) ready(w http.ResponseWriter, _ *http.Request, _ who) {
+	if !a.Ready() {
+		w.Header().Set("Retry-After", "1")
+		write(w, http.StatusServiceUnavailable, map[string]string{"status": "starting"})
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(raw, '\n')) // a reader that left needs no word
+	write(w, http.StatusOK, map[string]string{"status": "ready"})
 }
 
-func fail(w http.ResponseWriter, err error) {
-	f := fault.From(err)
-	if f.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int((f.RetryAfter+time.Second-1)/time.Second)))
-	}
-	write(w, status(f.Class), map[string]any{"error": errorView(f)})
-}
-
-func errorView(f *fault.Error) *api.Error {
-	return &api.Error{Code: string(f.Class), Message: f.Message, Retryable: f.Retryable, Ref: string(f.Ref), RetryAfterMs: f.RetryAfter.Milliseconds()}
-}
-
-func status(c fault.Class) int {
-	switch c {
-	case fault.InvalidArguments:
-		return http.StatusBadRequest
-	case fault.Denied:
-		return http.StatusForbidden
-	case fault.ToolNotFound, fault.NotFound:
-		return http.StatusNotFound
-	case fault.Conflict:
-		return http.StatusConflict
-	case fault.Unavailable:
-		return http.StatusServiceUnavailable
-	case fault.Timeout:
-		return http.StatusGatewayTimeout
-	}
-	return http.StatusInternalServerError
-}
-
-// agent is who calls: the one named, else the default.
-func (a *API) agent(r *http.Request) (*policy.Agent, error) {
-	name := r.Header.Get(api.HeaderAgent)
-	if name == "" {
-		name = policy.DefaultAgent
-	}
-	return a.Policy.Agent(name)
-}
-
-// operator is who answers on the control socket: the host's own user.
-func operator() question.By {
-	return question.By{Name: policy.Operator, Approver: true, Person: true}
-}
-
-func body(r *http.Request, v any) error {
-	raw, err := io.ReadAll(r.Body)
-	if err != nil {
-		var tooBig *http.MaxBytesError
-		if errors.As(err, &tooBig) {
-			return fault.New(fault.ArgumentsTooBig, "the request body is over %d bytes", tooBig.Limit)
-		}
-		return fault.New(fault.BadJSON, "the body could not be read: %w", err)
-	}
-	if len(raw) == 0 {
-		return nil
-	}
-	if err := json.Unmarshal(raw, v); err != nil {
-		return fault.New(fault.BadJSON, "the body is not the JSON expected: %w", err)
-	}
-	return nil
-}
-
-func (a *API) plugin(r *http.Request) (any, error) {
-	name := r.PathValue("name")
-	act := map[string]func(context.Context, string) error{
-		"restart": a.Plugins.Restart, "stop": a.Plugins.Stop, "start": a.Plugins.Start}[r.PathValue("action")]
-	if act == nil {
-		return nil, fault.New(fault.BadArguments, "unknown action %q: restart, stop or start", r.PathValue("action"))
-	}
-	ctx, end := context.WithTimeout(r.Context(), time.Minute)
-	defer end()
-	if err := act(ctx, name); err != nil {
-		return nil, err
-	}
-	for _, p := range a.Status().Plugins {
-		if p.Name == name {
-			return p, nil
-		}
-	}
-	return nil, fault.New(fault.UnknownPlugin, "no plugin %q", name)
-}
+func (a *API) metrics(w http.ResponseWriter, r *http.Request, _ who) { a.Metrics.ServeHTTP(w, r) }

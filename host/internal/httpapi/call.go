@@ -1,71 +1,126 @@
 package httpapi
 
 import (
-	"encoding/json"
+	"context"
 	"net/http"
+	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/api"
 	"github.com/bulkhead-dev/bulkhead/host/internal/call"
 	"github.com/bulkhead-dev/bulkhead/host/internal/content"
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+	"github.com/bulkhead-dev/bulkhead/host/internal/session"
 	"github.com/bulkhead-dev/bulkhead/host/internal/store"
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 )
 
-const ndjson = "application/x-ndjson"
+// waitBeat is how often a caller that waits for an answer hears so.
+const waitBeat = 10 * time.Second
 
-// call runs a tool. With Accept: application/x-ndjson progress and logs come as
-// lines before the result.
-func (a *API) call(w http.ResponseWriter, r *http.Request) {
-	var in api.CallRequest
-	agent, err := a.agent(r)
-	if err == nil {
-		err = body(r, &in)
-	}
+// maxWord bounds ids and names a caller gives.
+const maxWord = 256
+
+// call runs a tool. A client that accepts JSON lines or server-sent events gets
+// progress and logs before the result.
+func (a *API) call(w http.ResponseWriter, r *http.Request, who who) {
+	req, err := a.request(r, who)
 	if err != nil {
-		fail(w, err)
+		f := fault.From(err)
+		refuseCall(w, r, statusFor(err, f), f)
 		return
 	}
-	id := in.Session
-	if id == "" {
-		id = r.Header.Get(api.HeaderSession)
-	}
-	s, err := a.Sessions.Open(r.Context(), agent, id)
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	req := call.Request{
-		Caller: call.Caller{Agent: agent, Session: s, Run: first(in.Run, r.Header.Get(api.HeaderRun), s.ID),
-			ModelTier: first(in.ModelTier, agent.ModelTier, "balanced"), Door: "cli"},
-		Tool: r.PathValue("name"), Arguments: in.Arguments, ToolCallID: in.ToolCallID,
-		Timeout: time.Duration(in.TimeoutMs) * time.Millisecond,
-		Raw:     r.URL.Query().Get("shape") == "none", Internal: r.URL.Query().Get("internal") == "true",
-	}
-	stream := strings.Contains(r.Header.Get("Accept"), ndjson)
-	out := lines{w: w, rc: http.NewResponseController(w)}
-	if stream {
-		w.Header().Set("Content-Type", ndjson)
-		req.Events = out.event
-	}
-	reply := a.Pipeline.Call(r.Context(), req)
-	result := resultView(reply, s.ID)
-	if stream {
-		out.send(api.CallEvent{Result: result})
-		return
-	}
-	code := http.StatusOK
-	if e := reply.Result.Error; e != nil {
-		switch class := fault.Class(e.Code); class {
-		case fault.ExecutionFailed, fault.AuthRequired, fault.Interrupted: // the tool's own word
-		default:
-			code = status(class)
+	kind := wants(r)
+	if kind == "" {
+		reply := a.Pipeline.Call(r.Context(), req)
+		result := a.resultView(reply, req.Caller)
+		status := callStatus(reply.Result.Error)
+		if e := result.Error; e != nil {
+			retryAfter(w, status, time.Duration(e.RetryAfterMs)*time.Millisecond)
 		}
+		write(w, status, result)
+		return
 	}
-	write(w, code, result)
+	ctx, out := open(w, r, kind)
+	defer out.cancel(nil)
+	req.Events = func(e *pluginv1.InvokeEvent) { relay(out, e) }
+	var waits atomic.Pointer[string]
+	req.Asked = func(_ context.Context, questions []store.Question) {
+		text := waitingFor(questions)
+		waits.Store(&text)
+		out.send("progress", 0, api.CallEvent{Progress: &api.Progress{Message: text}})
+	}
+	every := beatTime
+	if req.Hold > 0 {
+		every = waitBeat
+	}
+	stop := out.beats(every, func() {
+		if text := waits.Load(); text != nil && !who.operator {
+			out.send("progress", 0, api.CallEvent{Progress: &api.Progress{Message: *text}})
+			return
+		}
+		if !who.operator {
+			out.beat()
+		}
+	})
+	if !who.operator {
+		out.begin()
+	}
+	reply := a.Pipeline.Call(ctx, req)
+	stop()
+	out.send("result", 0, api.CallEvent{Result: a.resultView(reply, req.Caller)})
+}
+
+func waitingFor(questions []store.Question) string {
+	ids := make([]string, len(questions))
+	for i, q := range questions {
+		ids[i] = q.ID + " (" + q.Kind + ")"
+	}
+	return "waiting for " + strings.Join(ids, ", ")
+}
+
+// request is the call a body and its headers ask for.
+func (a *API) request(r *http.Request, who who) (req call.Request, err error) {
+	var in api.CallRequest
+	if err := body(r, &in); err != nil {
+		return req, err
+	}
+	tier := first(in.ModelTier, r.Header.Get(api.HeaderModelTier), who.agent.ModelTier, "balanced")
+	if !slices.Contains([]string{"low", "balanced", "high"}, tier) {
+		return req, fault.New(fault.BadArguments, "model_tier is low, balanced or high, not %.40q", tier)
+	}
+	run := first(in.Run, r.Header.Get(api.HeaderRun))
+	switch {
+	case in.TimeoutMs < 0:
+		return req, fault.New(fault.BadArguments, "timeout_ms is a number of milliseconds, not %d", in.TimeoutMs)
+	case len(run) > maxWord, len(in.ToolCallID) > maxWord:
+		return req, fault.New(fault.BadArguments, "run and tool_call_id have at most %d bytes", maxWord)
+	}
+	shape := r.URL.Query().Get("shape")
+	if shape != "" && shape != "none" {
+		return req, fault.New(fault.BadArguments, "shape is none or left out, not %.40q", shape)
+	}
+	id := first(in.Session, r.Header.Get(api.HeaderSession))
+	if id == "" && !who.operator {
+		id = session.Default(who.agent.Name)
+	}
+	s, err := a.Sessions.Open(r.Context(), who.agent, id)
+	if err != nil {
+		return req, err
+	}
+	req = call.Request{
+		Caller: call.Caller{Agent: who.agent, Session: s, Run: first(run, s.ID), ModelTier: tier, Door: who.door()},
+		Tool:   r.PathValue("name"), Arguments: in.Arguments, ToolCallID: in.ToolCallID,
+		Timeout: time.Duration(min(in.TimeoutMs, call.MaxTimeout.Milliseconds())) * time.Millisecond, Raw: shape == "none",
+	}
+	if who.operator {
+		req.Internal = r.URL.Query().Get("internal") == "true"
+		return req, nil
+	}
+	req.Hold = a.Hold
+	return req, nil
 }
 
 func first(s ...string) string {
@@ -77,10 +132,33 @@ func first(s ...string) string {
 	return ""
 }
 
-func resultView(reply *call.Reply, session string) *api.CallResult {
+// callStatus is 200 for whatever the tool itself returned.
+func callStatus(e *pluginv1.Error) int {
+	if e == nil {
+		return http.StatusOK
+	}
+	switch class := fault.Class(e.Code); class {
+	case fault.ExecutionFailed, fault.AuthRequired, fault.Interrupted:
+		return http.StatusOK
+	default:
+		return statusOf(class)
+	}
+}
+
+// refuseCall is an error in the shape of a call's result.
+func refuseCall(w http.ResponseWriter, r *http.Request, status int, f *fault.Error) {
+	retryAfter(w, status, f.RetryAfter)
+	name := r.PathValue("name")
+	if name == "" { // the door refuses before there are path values
+		name = strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/v1/tools/"), "/call")
+	}
+	write(w, status, api.CallResult{ToolName: clip(name), Content: content.Blocks(call.Failed(f).Content), IsError: true, Error: errorView(f)})
+}
+
+func (a *API) resultView(reply *call.Reply, who call.Caller) *api.CallResult {
 	r := reply.Result
 	out := &api.CallResult{ToolCallID: reply.ToolCallID, ToolName: reply.Tool, Content: content.Blocks(r.Content),
-		Structured: content.Valid(r.Structured), IsError: r.IsError, Session: session}
+		Structured: content.Valid(r.Structured), IsError: r.IsError, Session: who.Session.ID, Files: a.files(reply, who)}
 	if e := r.Error; e != nil {
 		out.Error = &api.Error{Code: e.Code, Message: e.Message, Retryable: e.Retryable, Ref: e.Ref, RetryAfterMs: e.RetryAfterMs}
 		out.IsError = true
@@ -91,69 +169,12 @@ func resultView(reply *call.Reply, session string) *api.CallResult {
 	return out
 }
 
-// lines writes JSON lines, each flushed under its own deadline.
-type lines struct {
-	w  http.ResponseWriter
-	rc *http.ResponseController
-	mu sync.Mutex
-}
-
-const writeTimeout = 30 * time.Second
-
-func (l *lines) send(v any) {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	// A reader that left ends the request's context; nobody else needs to know.
-	_ = l.rc.SetWriteDeadline(time.Now().Add(writeTimeout))
-	_, _ = l.w.Write(append(raw, '\n'))
-	_ = l.rc.Flush()
-}
-
-func (l *lines) event(e *pluginv1.InvokeEvent) {
+// relay passes on what a running call says of itself.
+func relay(out *stream, e *pluginv1.InvokeEvent) {
 	switch ev := e.Event.(type) {
 	case *pluginv1.InvokeEvent_Progress:
-		l.send(api.CallEvent{Progress: &api.Progress{Progress: ev.Progress.Progress, Total: ev.Progress.Total, Message: ev.Progress.Message}})
+		out.send("progress", 0, api.CallEvent{Progress: &api.Progress{Progress: ev.Progress.Progress, Total: ev.Progress.Total, Message: ev.Progress.Message}})
 	case *pluginv1.InvokeEvent_Log:
-		l.send(api.CallEvent{Log: &api.Log{Level: ev.Log.Level, Logger: ev.Log.Logger, Data: content.Valid(ev.Log.Data)}})
+		out.send("log", 0, api.CallEvent{Log: &api.Log{Level: ev.Log.Level, Logger: ev.Log.Logger, Data: content.Valid(ev.Log.Data)}})
 	}
-}
-
-// questions lists the open ones, or all.
-func (a *API) questions(r *http.Request) (any, error) {
-	list, err := a.Questions.List(r.Context(), operator(), r.URL.Query().Get("all") != "true")
-	if err != nil {
-		return nil, err
-	}
-	out := make([]api.Question, len(list))
-	for i, q := range list {
-		out[i] = questionView(q)
-	}
-	return out, nil
-}
-
-func (a *API) question(r *http.Request) (any, error) {
-	q, err := a.Questions.Get(r.Context(), operator(), r.PathValue("id"))
-	return questionView(q), err
-}
-
-func (a *API) answer(r *http.Request) (any, error) {
-	var in api.Answer
-	if err := body(r, &in); err != nil {
-		return nil, err
-	}
-	if in.Scope != "" && in.Scope != "once" {
-		return nil, fault.New(fault.BadArguments, "scope %q: an approval holds once", in.Scope)
-	}
-	q, err := a.Questions.Answer(r.Context(), r.PathValue("id"), operator(), in.Action, in.Content, in.Reason)
-	return questionView(q), err
-}
-
-func questionView(q store.Question) api.Question {
-	return api.Question{ID: q.ID, Kind: q.Kind, Agent: q.Agent, Session: q.Session, Tool: q.Tool, Message: q.Message,
-		Schema: content.Valid(q.Schema), URL: q.URL, Decision: q.Decision, CallerGone: q.CallerGone,
-		CreatedAt: q.CreatedAt, ExpiresAt: q.ExpiresAt, Outcome: q.Outcome, AnsweredBy: q.AnsweredBy}
 }

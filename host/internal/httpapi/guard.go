@@ -1,7 +1,7 @@
 package httpapi
 
 import (
-	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -10,92 +10,130 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
-	"github.com/bulkhead-dev/bulkhead/host/internal/policy"
 )
 
 // bodyTime is how long a client may take to send a request's body.
 const bodyTime = 30 * time.Second
 
-type agentKey struct{}
-
-// guarded admits a request to a TCP door: from a host name and an origin that are
-// ours, with a token that belongs to an agent, or with none on loopback.
-func (a *API) guarded(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// door is what every request on TCP passes before anything of it is believed: the
+// host name and the origin must be ours, the body has a size and a time, and the
+// answer carries what keeps browsers from making more of it than it is.
+func (a *API) door(h http.Handler) http.Handler {
+	return paced(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("X-Frame-Options", "DENY")
+		header.Set("Referrer-Policy", "no-referrer")
+		header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		header.Set("Cache-Control", "no-store")
+		refuse := refused
+		if strings.HasPrefix(r.URL.Path, "/v1/tools/") && strings.HasSuffix(r.URL.Path, "/call") {
+			refuse = refuseCall
+		}
 		if !a.hostAllowed(r.Host) {
-			refuse(w, http.StatusForbidden, fault.New(fault.ForeignRequest, "host %.100q is not served here; name it in frontend \"http\" { hosts = [...] }", r.Host))
+			refuse(w, r, http.StatusForbidden, fault.New(fault.ForeignRequest, "host %.100q is not served here; name it in frontend \"http\" { hosts = [...] }", r.Host))
 			return
 		}
-		if o := r.Header.Get("Origin"); o != "" && !a.originAllowed(o, r.Host) {
-			refuse(w, http.StatusForbidden, fault.New(fault.ForeignRequest, "origin %.100q may not call; name it in frontend \"http\" { origins = [...] }", o))
+		if !a.originAllowed(r) {
+			refuse(w, r, http.StatusForbidden, fault.New(fault.ForeignRequest, "origin %.100q may not call; name it in frontend \"http\" { origins = [...] }", r.Header.Get("Origin")))
 			return
 		}
-		agent, err := a.authenticate(r)
-		if err != nil {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="bulkhead"`)
-			refuse(w, http.StatusUnauthorized, fault.From(err))
+		if a.shares(w, r) {
 			return
 		}
-		// A body that trickles in must not hold a connection for ever; streams out
-		// have deadlines of their own, a write each.
-		control := http.NewResponseController(w)
-		if err := control.SetReadDeadline(time.Now().Add(bodyTime)); err == nil && r.Method == http.MethodGet {
-			_ = control.SetReadDeadline(time.Time{})
-		}
-		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), agentKey{}, agent)))
-	})
+		limitBody(w, r)
+		h.ServeHTTP(w, r)
+	}))
 }
 
-func refuse(w http.ResponseWriter, status int, f *fault.Error) {
-	write(w, status, map[string]any{"error": errorView(f)})
+// limitBody gives the body a size and a time. The time ends with the body: what
+// the server reads after it is only whether the client is still there.
+func limitBody(w http.ResponseWriter, r *http.Request) {
+	control := http.NewResponseController(w)
+	if r.Body == nil || r.Body == http.NoBody {
+		_ = control.SetReadDeadline(time.Time{}) // a connection without deadlines has nothing to end
+		return
+	}
+	_ = control.SetReadDeadline(time.Now().Add(bodyTime))
+	r.Body = &timedBody{ReadCloser: http.MaxBytesReader(w, r.Body, maxBody), control: control}
 }
 
-// authenticate finds the agent of a request.
-func (a *API) authenticate(r *http.Request) (*policy.Agent, error) {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if strings.EqualFold(scheme, "Bearer") {
-		return a.Policy.ByToken(strings.TrimSpace(token))
+type timedBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		_ = b.control.SetReadDeadline(time.Time{})
 	}
-	if scheme != "" {
-		return nil, fault.New(fault.UnknownAgent, "the Authorization header must be Bearer TOKEN")
-	}
-	if !a.Loopback {
-		return nil, fault.New(fault.UnknownAgent, "this address needs a token: Authorization: Bearer TOKEN")
-	}
-	return a.Policy.Agent(policy.DefaultAgent)
+	return n, err
 }
 
 // hostAllowed keeps names out that a foreign DNS points here.
 func (a *API) hostAllowed(host string) bool {
-	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		name = h
-	}
-	name = strings.ToLower(strings.Trim(name, "[]"))
-	if slices.ContainsFunc(a.Hosts, func(h string) bool { return strings.EqualFold(h, name) || strings.EqualFold(h, host) }) {
-		return true
+	name, port := host, ""
+	if h, p, err := net.SplitHostPort(host); err == nil {
+		name, port = h, ":"+p
+	} else if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+		name = host[1 : len(host)-1]
 	}
 	if ip := net.ParseIP(name); ip != nil {
-		return !a.Loopback || ip.IsLoopback()
+		// No DNS stands behind an address.
+		return !a.Loopback || ip.IsLoopback() || slices.Contains(a.Hosts, name)
+	}
+	name = strings.TrimSuffix(strings.ToLower(name), ".")
+	if name == "" {
+		return false
+	}
+	if slices.ContainsFunc(a.Hosts, func(h string) bool { return strings.EqualFold(h, name) || strings.EqualFold(h, name+port) }) {
+		return true
 	}
 	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
-// originAllowed admits pages of our own address and those the config names.
-func (a *API) originAllowed(origin, host string) bool {
-	if slices.Contains(a.Origins, origin) {
+// originAllowed admits what is no page at all, pages of our own address, and those
+// the config names. A browser that sends no origin still says where it comes from.
+func (a *API) originAllowed(r *http.Request) bool {
+	origins := r.Header.Values("Origin")
+	if len(origins) == 0 {
+		site := r.Header.Get("Sec-Fetch-Site")
+		return site == "" || site == "none" || site == "same-origin"
+	}
+	if len(origins) > 1 {
+		return false
+	}
+	if a.listedOrigin(origins[0]) {
 		return true
 	}
-	u, err := url.Parse(origin)
-	return err == nil && u.Host != "" && strings.EqualFold(u.Host, host)
+	u, err := url.Parse(origins[0])
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.User == nil && u.Path == "" && u.RawQuery == "" && u.Fragment == "" &&
+		u.Host != "" && strings.EqualFold(u.Host, r.Host)
 }
 
-// mcpHTTP is MCP's Streamable HTTP transport.
-func (a *API) mcpHTTP(w http.ResponseWriter, r *http.Request) {
-	agent, ok := r.Context().Value(agentKey{}).(*policy.Agent)
-	if !ok {
-		refuse(w, http.StatusUnauthorized, fault.New(fault.UnknownAgent, "nobody called"))
-		return
+func (a *API) listedOrigin(origin string) bool { return slices.Contains(a.Origins, origin) }
+
+// shares lets pages of the origins that the config names read answers; no other
+// page ever may. It reports whether the request was a browser's question whether
+// it may ask, which is then answered.
+func (a *API) shares(w http.ResponseWriter, r *http.Request) (answered bool) {
+	if len(a.Origins) > 0 {
+		w.Header().Add("Vary", "Origin")
 	}
-	a.MCP.ServeHTTP(w, r, agent, r.PathValue("id"))
+	origin := r.Header.Get("Origin")
+	if origin == "" || !a.listedOrigin(origin) {
+		return false
+	}
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Retry-After, WWW-Authenticate")
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
+	h.Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
+	h.Set("Access-Control-Max-Age", "600")
+	w.WriteHeader(http.StatusNoContent)
+	return true
 }

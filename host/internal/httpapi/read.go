@@ -1,39 +1,34 @@
 package httpapi
 
 import (
-	"bytes"
 	"encoding/json"
-	"io"
 	"net/http"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/api"
 	"github.com/bulkhead-dev/bulkhead/host/internal/content"
-	"github.com/bulkhead-dev/bulkhead/host/internal/event"
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 	"github.com/bulkhead-dev/bulkhead/host/internal/listing"
 	"github.com/bulkhead-dev/bulkhead/host/internal/registry"
 )
 
 // tools lists the registry: all of it, or what an agent sees.
-func (a *API) tools(r *http.Request) (any, error) {
-	list := a.Registry.Snapshot().Tools()
-	if r.Header.Get(api.HeaderAgent) != "" || r.Header.Get(api.HeaderSession) != "" {
-		agent, err := a.agent(r)
-		if err != nil {
-			return nil, err
-		}
+func (a *API) tools(r *http.Request, who who) (any, error) {
+	snap, id := a.Registry.Snapshot(), r.Header.Get(api.HeaderSession)
+	list := snap.Tools()
+	switch {
+	case r.URL.Query().Get("all") == "true" && !who.operator: // what is on demand too
+		list = listing.Callable(snap, who.agent)
+	case !who.operator || id != "" || r.Header.Get(api.HeaderAgent) != "":
 		var active map[string]bool
-		if id := r.Header.Get(api.HeaderSession); id != "" {
-			s, err := a.Sessions.Lookup(r.Context(), agent, id)
+		if id != "" {
+			s, err := a.Sessions.Lookup(r.Context(), who.agent, id)
 			if err != nil {
 				return nil, err
 			}
 			active = s.Active()
 		}
-		list = listing.List(a.Registry.Snapshot(), agent, active, a.Budget)
+		list = listing.List(snap, who.agent, active, a.Budget)
 	}
 	switch format := r.URL.Query().Get("format"); format {
 	case "":
@@ -64,6 +59,9 @@ func formatted(t *registry.Tool, format string) any {
 		return map[string]any{"name": t.Name, "description": t.Description, "input_schema": schema}
 	}
 	m := map[string]any{"name": t.Name, "description": t.Description, "inputSchema": schema}
+	if t.Title != "" {
+		m["title"] = t.Title
+	}
 	if s := content.Valid(t.OutputSchema); s != nil {
 		m["outputSchema"] = s
 	}
@@ -73,19 +71,15 @@ func formatted(t *registry.Tool, format string) any {
 	return m
 }
 
-func (a *API) tool(r *http.Request) (any, error) {
+func (a *API) tool(r *http.Request, who who) (any, error) {
 	name, snap := r.PathValue("name"), a.Registry.Snapshot()
-	visible := func(*registry.Tool) bool { return true }
-	if r.Header.Get(api.HeaderAgent) != "" {
-		agent, err := a.agent(r)
-		if err != nil {
-			return nil, err
-		}
-		visible = agent.Allows
+	visible := who.agent.Allows
+	if who.operator && r.Header.Get(api.HeaderAgent) == "" {
+		visible = func(*registry.Tool) bool { return true }
 	}
 	t, ok := snap.Resolve(name)
 	if !ok || !visible(t) {
-		return nil, fault.New(fault.UnknownTool, "no tool %q%s", name, suggestion(snap.Near(name, 3, visible)))
+		return nil, fault.New(fault.UnknownTool, "no tool %.80q%s", name, suggestion(snap.Near(name, 3, visible)))
 	}
 	switch format := r.URL.Query().Get("format"); format {
 	case "":
@@ -98,7 +92,7 @@ func (a *API) tool(r *http.Request) (any, error) {
 }
 
 func badFormat(format string) error {
-	return fault.New(fault.BadArguments, "unknown format %q: mcp, openai or anthropic", format)
+	return fault.New(fault.BadArguments, "unknown format %.40q: mcp, openai or anthropic", format)
 }
 
 func suggestion(near []string) string {
@@ -122,7 +116,7 @@ func toolView(t *registry.Tool) api.Tool {
 	return v
 }
 
-func (a *API) guides(*http.Request) (any, error) {
+func (a *API) guides(*http.Request, who) (any, error) {
 	out := []api.Guide{}
 	for _, g := range a.Registry.Snapshot().Guides {
 		out = append(out, api.Guide{Name: g.Name, Summary: g.Summary, Plugin: g.Owner})
@@ -130,7 +124,7 @@ func (a *API) guides(*http.Request) (any, error) {
 	return out, nil
 }
 
-func (a *API) guide(r *http.Request) (any, error) {
+func (a *API) guide(r *http.Request, _ who) (any, error) {
 	snap := a.Registry.Snapshot()
 	g, ok := snap.Guide(r.PathValue("name"))
 	if !ok {
@@ -138,117 +132,7 @@ func (a *API) guide(r *http.Request) (any, error) {
 		for i, x := range snap.Guides {
 			names[i] = x.Name
 		}
-		return nil, fault.New(fault.UnknownGuide, "no guide %q; there are: %s", r.PathValue("name"), strings.Join(names, ", "))
+		return nil, fault.New(fault.UnknownGuide, "no guide %.80q; there are: %s", r.PathValue("name"), strings.Join(names, ", "))
 	}
 	return api.Guide{Name: g.Name, Summary: g.Summary, Plugin: g.Owner, Markdown: g.Markdown}, nil
-}
-
-func (a *API) inbox(r *http.Request) (any, error) {
-	agent, err := a.agent(r)
-	if err != nil {
-		return nil, err
-	}
-	s, err := a.Sessions.Lookup(r.Context(), agent, r.PathValue("id"))
-	if err != nil {
-		return nil, err
-	}
-	after, err := number(r, "after")
-	if err != nil {
-		return nil, err
-	}
-	items, err := a.Store.InboxRead(r.Context(), s.ID, after, 1000)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]api.InboxItem, len(items))
-	for i, it := range items {
-		out[i] = api.InboxItem{Seq: it.Seq, At: it.At, Kind: it.Kind, Text: it.Text, Data: content.Valid(it.Data)}
-	}
-	return out, nil
-}
-
-func number(r *http.Request, name string) (uint64, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
-		return 0, nil
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return 0, fault.New(fault.BadArguments, "%s is a number, not %q", name, text)
-	}
-	return n, nil
-}
-
-// events answers the kept tail as JSON lines; with follow=true it goes on.
-func (a *API) events(w http.ResponseWriter, r *http.Request) {
-	after, err := number(r, "after")
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	w.Header().Set("Content-Type", ndjson)
-	out := lines{w: w, rc: http.NewResponseController(w)}
-	var tail []event.Event
-	var next <-chan event.Event
-	if r.URL.Query().Get("follow") == "true" {
-		var end func()
-		tail, next, end = a.Events.Follow(after)
-		defer end()
-	} else {
-		tail = a.Events.Tail(after)
-	}
-	for _, e := range tail {
-		out.send(e)
-	}
-	keepalive := time.NewTicker(15 * time.Second)
-	defer keepalive.Stop()
-	for next != nil {
-		select {
-		case e := <-next:
-			out.send(e)
-		case <-keepalive.C:
-			out.send(struct{}{})
-		case <-r.Context().Done():
-			return
-		}
-	}
-}
-
-// mcp turns the connection into a stream of MCP messages, for a client that
-// speaks stdio to `bulkhead mcp`.
-func (a *API) mcp(w http.ResponseWriter, r *http.Request) {
-	agent, err := a.agent(r)
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	s, err := a.Sessions.Open(r.Context(), agent, r.Header.Get(api.HeaderSession))
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	c, buffered, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	defer c.Close()
-	if err := c.SetDeadline(time.Time{}); err != nil {
-		return
-	}
-	if _, err := c.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: mcp\r\n\r\n")); err != nil {
-		return
-	}
-	stop := contextClose(r.Context(), c)
-	defer stop()
-	// The server's own reader ends the request's context with its input, and what
-	// is in flight would get no answer: only what it holds already comes from it.
-	early, err := buffered.Peek(buffered.Reader.Buffered())
-	if err != nil {
-		return
-	}
-	in := io.MultiReader(bytes.NewReader(early), c)
-	if err := a.MCP.Serve(r.Context(), agent, s, in, c); err != nil {
-		a.Log.Debug("an MCP client left", "session", s.ID, "error", err)
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
-	"slices"
 	"strings"
 	"sync"
 
@@ -165,16 +164,5 @@ func (d *door) isNative(name string) bool {
 
 // orientation joins the texts that apply to what the agent sees.
 func orientation(snap *registry.Snapshot, agent *policy.Agent, budget int) string {
-	listed := map[string]bool{}
-	for _, t := range listing.List(snap, agent, nil, budget) {
-		listed[t.Name] = true
-	}
-	var parts []string
-	for _, o := range snap.Orientation {
-		applies := len(o.AnyListed) == 0 || slices.ContainsFunc(o.AnyListed, func(n string) bool { return listed[n] })
-		if applies && (len(o.ModelTiers) == 0 || slices.Contains(o.ModelTiers, agent.ModelTier)) {
-			parts = append(parts, o.Text)
-		}
-	}
-	return strings.Join(parts, "\n\n")
+	return strings.Join(listing.Orientation(snap, agent, nil, budget), "\n\n")
 }

@@ -1,6 +1,7 @@
 // Package metrics counts calls. The names are those of the tools subsystem:
 // bulkhead.tool.invoke.duration in milliseconds and bulkhead.tool.invocations,
-// by tool and status.
+// by tool and status; bulkhead.plugin.restarts, .state, .in_flight and .queue by
+// plugin; and the connections of the HTTP address.
 package metrics
 
 import (
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
@@ -41,8 +43,67 @@ func New() *Meter {
 			Name: "bulkhead_tool_invocations", Help: "Tool calls.",
 		}, []string{"tool_name", "status"}),
 	}
-	m.registry.MustRegister(m.duration, m.invocations)
+	m.registry.MustRegister(m.duration, m.invocations, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
+}
+
+// Plugin is a plugin as it stands.
+type Plugin struct {
+	Name, State                string
+	Restarts, InFlight, Queued int
+}
+
+// Door is the connections of the HTTP address as they stand.
+type Door struct {
+	Open, Idle, Limit int
+	Dropped, Refused  uint64
+}
+
+// Watch adds what stands at the time of each reading.
+func (m *Meter) Watch(plugins func() []Plugin, door func() Door) {
+	m.registry.MustRegister(state{plugins, door})
+}
+
+type state struct {
+	plugins func() []Plugin
+	door    func() Door
+}
+
+var (
+	restarts    = describe("plugin_restarts", "Unplanned restarts of a plugin.", "plugin")
+	pluginState = describe("plugin_state", "1 for the state a plugin is in.", "plugin", "state")
+	inFlight    = describe("plugin_in_flight", "Calls a plugin has in hand.", "plugin")
+	queue       = describe("plugin_queue", "Calls that wait for a slot of a plugin.", "plugin")
+	connections = describe("http_connections", "Open connections of the HTTP address.", "state")
+	limit       = describe("http_connections_limit", "Connections the HTTP address admits.")
+	dropped     = describe("http_connections_dropped", "Idle connections that made room for new ones.")
+	refused     = describe("http_connections_refused", "Connections turned away since all were busy.")
+)
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("bulkhead_"+name, help, labels, nil)
+}
+
+// Describe names nothing ahead: what there is changes with the plugins.
+func (state) Describe(chan<- *prometheus.Desc) {}
+
+// Collect reads how it stands.
+func (s state) Collect(out chan<- prometheus.Metric) {
+	put := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, kind, v, labels...)
+	}
+	for _, p := range s.plugins() {
+		put(restarts, prometheus.CounterValue, float64(p.Restarts), p.Name)
+		put(pluginState, prometheus.GaugeValue, 1, p.Name, p.State)
+		put(inFlight, prometheus.GaugeValue, float64(p.InFlight), p.Name)
+		put(queue, prometheus.GaugeValue, float64(p.Queued), p.Name)
+	}
+	d := s.door()
+	put(connections, prometheus.GaugeValue, float64(d.Open-d.Idle), "busy")
+	put(connections, prometheus.GaugeValue, float64(d.Idle), "idle")
+	put(limit, prometheus.GaugeValue, float64(d.Limit))
+	put(dropped, prometheus.CounterValue, float64(d.Dropped))
+	put(refused, prometheus.CounterValue, float64(d.Refused))
 }
 
 // Observe records one call. status is ok or the error's code.

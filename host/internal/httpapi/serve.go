@@ -10,20 +10,18 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// contextClose closes c when ctx ends, so that a blocked read returns.
-func contextClose(ctx context.Context, c net.Conn) (stop func() bool) {
-	return context.AfterFunc(ctx, func() { _ = c.Close() })
-}
-
 // Serve runs a handler on a listener until ctx ends, then lets requests finish
-// for at most grace.
-func Serve(ctx context.Context, l net.Listener, h http.Handler, grace time.Duration, log hclog.Logger) error {
+// for at most grace. conns bounds the connections; nil is no bound.
+func Serve(ctx context.Context, l net.Listener, h http.Handler, conns *Connections, grace time.Duration, log hclog.Logger) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	srv := &http.Server{
 		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		BaseContext: func(net.Listener) context.Context { return base },
 		ErrorLog:    log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+	}
+	if conns != nil {
+		l, srv.ConnState = listener{l, conns}, conns.state
 	}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()

@@ -1,0 +1,90 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/event"
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+)
+
+// events tells what happens, beginning with the kept tail. On TCP it is a stream of
+// server-sent events that goes on; on the control socket JSON lines, which go on
+// with follow=true.
+func (a *API) events(w http.ResponseWriter, r *http.Request, who who) {
+	after, err := number(r, "after")
+	if id := r.Header.Get("Last-Event-ID"); id != "" && err == nil {
+		if after, err = strconv.ParseUint(id, 10, 64); err != nil {
+			err = fault.New(fault.BadArguments, "Last-Event-ID is a number, not %.40q", id)
+		}
+	}
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	leave, err := a.streams.enter(who.agent.Name)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	defer leave()
+	kind, follow := wants(r), r.URL.Query().Get("follow") == "true"
+	if kind == "" {
+		kind = eventStream
+		if who.operator {
+			kind = ndjson
+		}
+	}
+	follow = follow || kind == eventStream && r.URL.Query().Get("follow") != "false"
+	ctx, out := open(w, r, kind)
+	defer out.cancel(nil)
+	out.begin()
+	var tail []event.Event
+	var next <-chan event.Event
+	if follow {
+		var end func()
+		tail, next, end = a.Events.Follow(after)
+		defer end()
+	} else {
+		tail = a.Events.Tail(after)
+	}
+	for _, e := range tail {
+		if a.concerns(ctx, who, e) {
+			out.send(e.Type, e.Seq, e)
+		}
+	}
+	alive := time.NewTicker(beatTime)
+	defer alive.Stop()
+	for next != nil {
+		select {
+		case e := <-next:
+			if a.concerns(ctx, who, e) {
+				out.send(e.Type, e.Seq, e)
+			}
+		case <-alive.C:
+			out.beat()
+			// The rules may have changed while the stream was open.
+			if who.agent, err = a.Policy.Agent(who.agent.Name); err != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// concerns says whether a caller may hear of an event: its own sessions', or with
+// the power to approve everyone's.
+func (a *API) concerns(ctx context.Context, who who, e event.Event) bool {
+	if who.all() {
+		return true
+	}
+	if agent := gjson.GetBytes(e.Data, "agent"); agent.Exists() && agent.Str != who.agent.Name {
+		return false
+	}
+	return e.Session != "" && a.Sessions.Owns(ctx, who.agent, e.Session)
+}

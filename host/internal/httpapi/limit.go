@@ -1,0 +1,133 @@
+package httpapi
+
+import (
+	"container/list"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Connections bounds the open connections of a listener. A new one that finds no
+// room takes the place of the one that has been without a request for longest;
+// when every connection has a request in hand it is told to come back. So those who
+// only hold connections open can't keep others out.
+type Connections struct {
+	max int
+
+	mu   sync.Mutex
+	all  map[net.Conn]*list.Element // nil: a request is in hand
+	idle *list.List                 // of net.Conn, longest idle first
+
+	dropped, refused uint64
+}
+
+// NewConnections admits at most max at a time.
+func NewConnections(max int) *Connections {
+	return &Connections{max: max, all: map[net.Conn]*list.Element{}, idle: list.New()}
+}
+
+const (
+	reservedFiles  = 192   // plugins, sockets, database, logs
+	maxConnections = 16384 // a number at which memory is still no matter
+	minConnections = 16
+)
+
+// ConnectionLimit is how many connections a process that may have files files open
+// can admit: three quarters, and never what the host itself needs.
+func ConnectionLimit(files uint64) int {
+	n := min(files, 1<<20)
+	return max(minConnections, min(maxConnections, int(n/4*3), int(n)-reservedFiles))
+}
+
+// ConnectionCounts is how it stands.
+type ConnectionCounts struct {
+	Open, Idle, Limit int
+	Dropped           uint64 // idle ones that made room
+	Refused           uint64 // turned away
+}
+
+// Counts says how it stands.
+func (c *Connections) Counts() ConnectionCounts {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return ConnectionCounts{Open: len(c.all), Idle: c.idle.Len(), Limit: c.max, Dropped: c.dropped, Refused: c.refused}
+}
+
+// admit finds room for one more.
+func (c *Connections) admit(conn net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.all) >= c.max {
+		oldest := c.idle.Front()
+		if oldest == nil {
+			c.refused++
+			return false
+		}
+		old := oldest.Value.(net.Conn)
+		c.forget(old)
+		c.dropped++
+		_ = old.Close() // nothing was under way on it
+	}
+	c.all[conn] = c.idle.PushBack(conn)
+	return true
+}
+
+func (c *Connections) forget(conn net.Conn) {
+	e, known := c.all[conn]
+	if !known {
+		return
+	}
+	if e != nil {
+		c.idle.Remove(e)
+	}
+	delete(c.all, conn)
+}
+
+// state follows a connection as the server sees it.
+func (c *Connections) state(conn net.Conn, s http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, known := c.all[conn]
+	if !known {
+		return // it has made room already
+	}
+	switch s {
+	case http.StateActive:
+		if e != nil {
+			c.idle.Remove(e)
+			c.all[conn] = nil
+		}
+	case http.StateIdle:
+		if e == nil {
+			c.all[conn] = c.idle.PushBack(conn)
+		}
+	case http.StateClosed, http.StateHijacked:
+		c.forget(conn)
+	}
+}
+
+// listener admits connections within the bound.
+type listener struct {
+	net.Listener
+	conns *Connections
+}
+
+const busy = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+
+// Accept returns the next admitted connection.
+func (l listener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.conns.admit(conn) {
+			return conn, nil
+		}
+		// The few bytes fit the socket's buffer; who does not read them loses only them.
+		_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
+		_, _ = conn.Write([]byte(busy))
+		_ = conn.Close()
+	}
+}
