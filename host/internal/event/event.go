@@ -41,7 +41,9 @@ type Bus struct {
 }
 
 // New makes a bus that keeps the last keep events.
-func New(keep int) *Bus { return &Bus{ring: make([]Event, max(keep, 1)), follow: map[chan Event]struct{}{}} }
+func New(keep int) *Bus {
+	return &Bus{ring: make([]Event, max(keep, 1)), follow: map[chan Event]struct{}{}}
+}
 
 // Publish numbers and dates e and hands it on. data becomes its Data as JSON and
 // must not change afterwards; nil is none.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -27,6 +28,7 @@ type Services struct {
 	Sessions  *session.Sessions
 	Questions *question.Desk
 	Calls     *call.Pipeline
+	Log       hclog.Logger
 	Listed    func(*policy.Agent, *session.Session) (names []string, total, budget int)
 
 	mu      sync.Mutex
@@ -41,6 +43,16 @@ type generation struct {
 // For is the service of one generation.
 func (s *Services) For(plugin string, number uint64) pluginv1.HostServiceServer {
 	return &service{Services: s, who: generation{plugin, number}}
+}
+
+// Serving fences all generations of the plugin before this one. Without its fence
+// an older one could still write, but nothing it would not have written before.
+func (s *Services) Serving(plugin string, number uint64) {
+	ctx, end := context.WithTimeout(context.Background(), 5*time.Second)
+	defer end()
+	if err := s.Store.Fence(ctx, plugin, number); err != nil {
+		s.Log.Error("older generations could not be fenced", "plugin", plugin, "generation", number, "error", err)
+	}
 }
 
 // Revoke fences a generation: what it still writes is refused.

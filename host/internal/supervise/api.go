@@ -63,6 +63,9 @@ type Offers interface {
 // HostServices makes the host service one generation may call.
 type HostServices interface {
 	For(plugin string, generation uint64) pluginv1.HostServiceServer
+	// Serving says that a generation is about to be activated: from now on older
+	// ones must not write.
+	Serving(plugin string, generation uint64)
 	Revoke(plugin string, generation uint64)
 }
 

@@ -282,6 +282,9 @@ func (u *unit) ready() {
 }
 
 func (g *generation) activate(ctx context.Context) error {
+	if hs := g.u.s.opts.HostServices; hs != nil {
+		hs.Serving(g.u.name, g.number)
+	}
 	ctx, cancel := context.WithTimeout(ctx, g.u.s.opts.ConfigTimeout)
 	defer cancel()
 	if _, err := g.proc.Client().Activate(ctx, &pluginv1.ActivateRequest{}); err != nil {

@@ -83,6 +83,7 @@ type services struct {
 
 func (h *services) For(string, uint64) pluginv1.HostServiceServer { return h }
 func (h *services) Revoke(string, uint64)                         {}
+func (h *services) Serving(string, uint64)                        {}
 
 func (h *services) CallTool(r *pluginv1.CallToolRequest, out grpc.ServerStreamingServer[pluginv1.InvokeEvent]) error {
 	plugin, tool, _ := strings.Cut(r.GetTool(), "/")
