@@ -168,9 +168,29 @@ func (a *API) mux(find func(*http.Request) (who, error)) http.Handler {
 			}
 		})
 	}
-	mux.HandleFunc("/", nothing)
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		misses := miss{header: http.Header{}}
+		h.ServeHTTP(&misses, r)
+		if allow := misses.header.Get("Allow"); allow != "" {
+			w.Header().Set("Allow", allow)
+			write(w, http.StatusMethodNotAllowed, map[string]any{"error": api.Error{Code: string(fault.InvalidArguments), Message: "served here is " + allow}})
+			return
+		}
+		nothing(w, r)
+	})
 }
+
+// miss hears what the mux has to say of a request that fits no route.
+type miss struct{ header http.Header }
+
+func (m *miss) Header() http.Header         { return m.header }
+func (m *miss) WriteHeader(int)             {}
+func (m *miss) Write(b []byte) (int, error) { return len(b), nil }
 
 func nothing(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusNotFound, map[string]any{"error": api.Error{Code: string(fault.NotFound), Message: "nothing is served at " + clip(r.URL.Path)}})

@@ -90,6 +90,11 @@ func (s *Supervisor) Settled(ctx context.Context) error {
 	for _, u := range s.sorted() {
 		select {
 		case <-u.settled:
+			continue // also when ctx has ended: between two ready cases chance would choose
+		default:
+		}
+		select {
+		case <-u.settled:
 		case <-ctx.Done():
 			return fault.From(ctx.Err())
 		}
