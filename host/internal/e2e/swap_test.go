@@ -36,26 +36,25 @@ func (w *world) replacer(name string) func(round int) {
 	}
 }
 
-// swaps replaces a plugin's binary again and again under 32 callers.
-func swaps(t *testing.T, w *world, plugin, binary, tool string, rounds int) {
-	t.Helper()
+// load calls a tool from 32 callers until the returned function is called, which
+// tells how many calls were done; a lost one fails the test.
+func (w *world) load(tool string) (stop func() int64) {
+	t := w.t
 	call := w.caller()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	var done, lost atomic.Int64
-	stop := make(chan struct{})
+	var done atomic.Int64
+	end := make(chan struct{})
 	var wg sync.WaitGroup
 	for range 32 {
 		wg.Go(func() {
 			for {
 				select {
-				case <-stop:
+				case <-end:
 					return
 				default:
 				}
 				r, err := call(ctx, tool, `{}`)
 				if err != nil || r.IsError {
-					lost.Add(1)
 					t.Errorf("a call was lost: %v %+v", err, r.Error)
 					return
 				}
@@ -63,6 +62,18 @@ func swaps(t *testing.T, w *world, plugin, binary, tool string, rounds int) {
 			}
 		})
 	}
+	return func() int64 {
+		close(end)
+		wg.Wait()
+		cancel()
+		return done.Load()
+	}
+}
+
+// swaps replaces a plugin's binary again and again under 32 callers.
+func swaps(t *testing.T, w *world, plugin, binary, tool string, rounds int) {
+	t.Helper()
+	stop := w.load(tool)
 	replace := w.replacer(binary)
 	for round := range rounds {
 		before := w.plugin(plugin).Generation
@@ -72,12 +83,11 @@ func swaps(t *testing.T, w *world, plugin, binary, tool string, rounds int) {
 			return p.Generation > before && p.State == "ready"
 		})
 	}
-	close(stop)
-	wg.Wait()
+	done := stop()
 	p := w.plugin(plugin)
-	t.Logf("%d swaps under %d calls, %d lost; generation %d, %d restarts", rounds, done.Load(), lost.Load(), p.Generation, p.Restarts)
-	if done.Load() < int64(rounds) || p.Restarts != 0 {
-		t.Errorf("%d calls, %+v", done.Load(), p)
+	t.Logf("%d swaps under %d calls, none lost; generation %d, %d restarts", rounds, done, p.Generation, p.Restarts)
+	if done < int64(rounds) || p.Restarts != 0 {
+		t.Errorf("%d calls, %+v", done, p)
 	}
 }
 
@@ -167,5 +177,27 @@ func TestActivation(t *testing.T) {
 				t.Errorf("by call_tool: %v %v", r, err)
 			}
 		})
+	}
+}
+
+// A bad edit of the config under load changes nothing and is told with its places.
+func TestBadEditUnderLoad(t *testing.T) {
+	w := newWorld(t, "", "fixture")
+	good := hostBlocks + instance("fx", "")
+	w.write("config.hcl", good)
+	w.serve()
+	before := w.plugin("fx")
+	stop := w.load("fx_echo")
+	for range 5 {
+		w.write("config.hcl", good+"plugin \"fx\" {\n}\nagent \"x\" {\n  grups = [\"a\"]\n}\n")
+		w.fails(1, []string{"config.hcl:13,1", "config.hcl:16,3", "groups"}, "reload")
+		w.write("config.hcl", good)
+		w.ok("reload")
+	}
+	if done := stop(); done < 50 {
+		t.Errorf("%d calls under the edits", done)
+	}
+	if p := w.plugin("fx"); p.PID != before.PID || p.Generation != before.Generation {
+		t.Errorf("the plugin changed: %+v", p)
 	}
 }

@@ -59,6 +59,10 @@ func (s *Supervisor) Invoke(ctx context.Context, plugin string, nested bool, req
 		c := call{u: u, g: g, nested: nested, req: req, on: on, tokens: eventBurst}
 		result, err := c.run(ctx)
 		d := Dispatch{Sent: c.sent, Generation: g.number}
+		if err == nil && result.GetError().GetRef() == string(fault.PluginStopped) && g.closed() && ctx.Err() == nil {
+			spent = g // it had drained before this call reached it, and never began it
+			continue
+		}
 		if err != nil && !c.sent && ctx.Err() == nil && status.Code(err) == codes.Unavailable {
 			spent = g // its process is gone: the next generation may take the call
 			continue
