@@ -88,8 +88,14 @@ func bulkhead(t *testing.T) string { return testbin.Build(t, module+"host") }
 // serve starts the host and waits until it is ready.
 func (w *world) serve() {
 	w.t.Helper()
+	w.serveBy(exec.Command(bulkhead(w.t), "serve"))
+}
+
+// serveBy is serve by a command of its own.
+func (w *world) serveBy(host *exec.Cmd) {
+	w.t.Helper()
 	w.log = &bytes.Buffer{}
-	w.host = exec.Command(bulkhead(w.t), "serve")
+	w.host = host
 	w.host.Dir, w.host.Stdout, w.host.Stderr = w.dir, w.log, w.log
 	w.host.WaitDelay = 2 * time.Second
 	if err := w.host.Start(); err != nil {

@@ -1,0 +1,673 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/api"
+	"github.com/bulkhead-dev/bulkhead/host/internal/testbin"
+)
+
+// raw is a connection to the door by hand.
+type raw struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+func (a asker) dial() *raw {
+	a.t.Helper()
+	c, err := net.DialTimeout("tcp", strings.TrimPrefix(a.url, "http://"), 10*time.Second)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.t.Cleanup(func() { _ = c.Close() })
+	return &raw{c, bufio.NewReader(c)}
+}
+
+// exchange sends text as it is and reads one answer; 0 is a connection that was
+// closed without one.
+func (a asker) exchange(text string) (code int, header http.Header) {
+	a.t.Helper()
+	c := a.dial()
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		a.t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, text); err != nil {
+		return 0, nil
+	}
+	resp, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		return 0, nil
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode, resp.Header
+}
+
+// metric is a value of /metrics.
+func (a asker) metric(name string) int {
+	a.t.Helper()
+	m := regexp.MustCompile("(?m)^" + regexp.QuoteMeta(name) + ` (\S+)$`).FindStringSubmatch(a.do("GET", "/metrics", "").body)
+	if m == nil {
+		a.t.Fatalf("no metric %s", name)
+	}
+	f, err := strconv.ParseFloat(m[1], 64)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return int(f)
+}
+
+// held is what the host holds.
+type held struct{ files, goroutines int }
+
+func (w *world) held(a asker) held {
+	w.t.Helper()
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", w.status().Host.PID))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return held{len(files), a.metric("go_goroutines")}
+}
+
+// back waits until the host holds no more than before, but for a little slack:
+// connections of the test itself, timers of the database.
+func (w *world) back(a asker, before held) {
+	w.t.Helper()
+	var now held
+	testbin.Await(w.t, 60*time.Second, "files and goroutines to come back", func() bool {
+		now = w.held(a)
+		return now.files <= before.files+8 && now.goroutines <= before.goroutines+16
+	})
+	w.t.Logf("held before %+v, after %+v", before, now)
+}
+
+// serving checks all along that another client is served, until stop.
+func (a asker) serving(what string) (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	served := 0
+	go func() {
+		defer close(done)
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+		for {
+			select {
+			case <-quit:
+				return
+			default:
+			}
+			req, err := http.NewRequest("POST", a.url+"/v1/tools/fx_echo/call", strings.NewReader(`{"arguments":{"n":1}}`))
+			if err != nil {
+				a.t.Error(err)
+				return
+			}
+			req.Header.Set("Authorization", "Bearer "+a.token)
+			resp, err := client.Do(req)
+			if err != nil {
+				a.t.Errorf("during %s another client: %v", what, err)
+				return
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+			if resp.StatusCode != 200 {
+				a.t.Errorf("during %s another client: %d", what, resp.StatusCode)
+				return
+			}
+			served++
+			time.Sleep(5 * time.Millisecond) // a pace, not a wait
+		}
+	}()
+	return func() {
+		close(quit)
+		<-done
+		a.t.Logf("%d calls of another client during %s", served, what)
+		if served == 0 {
+			a.t.Errorf("nobody else was served during %s", what)
+		}
+	}
+}
+
+func TestForeignHosts(t *testing.T) {
+	w := newAPIWorld(t, "")
+	w.write("config.hcl", strings.Replace(w.config(), `address = "127.0.0.1:0"`, "address = \"127.0.0.1:0\"\n  hosts   = [\"tools.example\", \"other.example:8080\"]\n  origins = [\"https://page.example\"]", 1))
+	w.serve()
+	ann := w.as("ann")
+	port := ann.url[strings.LastIndex(ann.url, ":"):]
+	for host, want := range map[string]int{
+		"127.0.0.1" + port: 200, "127.0.0.1": 200, "127.9.8.7": 200, "localhost" + port: 200, "LOCALHOST": 200, "localhost.": 200,
+		"[::1]" + port: 200, "[::1]": 200, "x.localhost": 200, "tools.example": 200, "Tools.Example:99": 200, "tools.example.": 200, "other.example:8080": 200,
+		"evil.example": 403, "evil.example" + port: 403, "127.0.0.1.evil.example": 403, "127.0.0.1.nip.io" + port: 403, "localhost.evil.example": 403,
+		"evillocalhost": 403, "other.example": 403, "other.example:81": 403, "tools.example.evil.example": 403, "user@127.0.0.1": 403,
+		"127.0.0.1:80@evil.example": 403, "0.0.0.0" + port: 403, "[::]" + port: 403, "10.0.0.1": 403, "2130706433": 403, "0x7f.1": 403, "127.0.0.1.": 403, "": 403,
+	} {
+		for _, path := range []string{"/healthz", "/v1/tools", "/mcp/x/../../healthz"} {
+			if strings.Contains(path, "..") && want == 200 {
+				continue
+			}
+			got, header := ann.exchange("GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\nAuthorization: Bearer token-of-ann\r\nConnection: close\r\n\r\n")
+			if got != want && !(want == 403 && got == 400) {
+				t.Errorf("host %q at %s: %d, want %d", host, path, got, want)
+			}
+			if header.Get("Access-Control-Allow-Origin") != "" {
+				t.Errorf("host %q: shared with other origins", host)
+			}
+		}
+	}
+	if got, _ := ann.exchange("GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n"); got != 400 {
+		t.Errorf("two hosts: %d", got)
+	}
+	if got, _ := ann.exchange("GET http://evil.example/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); got != 403 {
+		t.Errorf("a foreign host in the request line: %d", got)
+	}
+	own := "http://127.0.0.1" + port
+	for origin, want := range map[string]int{
+		"": 200, own: 200, "https://page.example": 200,
+		"null": 403, "https://evil.example": 403, "http://127.0.0.1": 403, "http://127.0.0.1:1": 403, "http://localhost" + port: 403,
+		own + ".evil.example": 403, "http://evil.example@127.0.0.1" + port: 403, own + "/": 403, "file://": 403, "http://page.example": 403,
+		"https://PAGE.example": 403, "https://page.example.": 403, "https://page.example:444": 403, "javascript://127.0.0.1" + port: 403, "127.0.0.1" + port: 403,
+	} {
+		for _, path := range []string{"/v1/tools/list_tool_guides/call", "/mcp"} {
+			header := []string{"Content-Type", "application/json", "Accept", "application/json, text/event-stream"}
+			if origin != "" {
+				header = append(header, "Origin", origin)
+			}
+			body := `{}`
+			if path == "/mcp" {
+				body = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+			}
+			a := ann.do("POST", path, body, header...)
+			if a.code != want {
+				t.Errorf("origin %q at %s: %d, want %d: %s", origin, path, a.code, want, clip(a.body))
+			}
+			if shared := a.header.Get("Access-Control-Allow-Origin"); (shared != "") != (origin == "https://page.example") {
+				t.Errorf("origin %q may read: %q", origin, shared)
+			}
+		}
+	}
+	if a := ann.do("POST", "/v1/tools/list_tool_guides/call", "{}", "Origin", own, "Origin", "https://evil.example"); a.code != 403 {
+		t.Errorf("two origins: %d", a.code)
+	}
+	// A browser asks first; only a page the config names is told yes.
+	for origin, want := range map[string]int{"https://page.example": 204, "https://evil.example": 403} {
+		a := w.as("").do("OPTIONS", "/v1/tools/x/call", "", "Origin", origin, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization")
+		if a.code != want || (a.header.Get("Access-Control-Allow-Origin") != "") != (want == 204) {
+			t.Errorf("a question of %s: %d %v", origin, a.code, a.header)
+		}
+	}
+	for site, want := range map[string]int{"none": 200, "same-origin": 200, "same-site": 403, "cross-site": 403} {
+		if a := ann.do("GET", "/v1/tools", "", "Sec-Fetch-Site", site); a.code != want {
+			t.Errorf("a browser from %s: %d", site, a.code)
+		}
+	}
+	if a := ann.do("GET", "/v1/tools", ""); a.header.Get("X-Content-Type-Options") != "nosniff" || a.header.Get("X-Frame-Options") != "DENY" ||
+		!strings.Contains(a.header.Get("Content-Security-Policy"), "default-src 'none'") || a.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("headers: %v", a.header)
+	}
+}
+
+func (w *world) config() string {
+	w.t.Helper()
+	text, err := os.ReadFile(w.dir + "/config.hcl")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// An address that others reach is not opened without tokens, and with tokens
+// nobody gets in without one.
+func TestOpenAddressNeedsTokens(t *testing.T) {
+	w := newWorld(t, "")
+	open := strings.Replace(w.config(), "127.0.0.1:0", "0.0.0.0:0", 1)
+	w.write("config.hcl", open)
+	w.fails(1, []string{"BH3003", "config.hcl:", "needs agents with tokens"}, "serve")
+	w.fails(1, []string{"BH3003"}, "check")
+	w.write("config.hcl", open+"agent \"idle\" {}\n")
+	w.fails(1, []string{"BH3003"}, "serve")
+
+	w.write("config.hcl", open+agentBlocks)
+	w.mkdir("data/secrets")
+	for _, n := range []string{"boss", "ann", "bob"} {
+		w.secret(n, "token-of-"+n)
+	}
+	w.serve()
+	door := w.status().Host.Doors[1]
+	a := asker{t: t, url: "http://127.0.0.1" + door[strings.LastIndex(door, ":"):]}
+	for _, path := range []string{"/v1/tools", "/v1/status", "/v1/events", "/metrics"} {
+		if got := a.do("GET", path, ""); got.code != 401 || !strings.HasPrefix(got.header.Get("WWW-Authenticate"), "Bearer") {
+			t.Errorf("%s without a token: %d %v", path, got.code, got.header)
+		}
+	}
+	if got := a.do("POST", "/mcp", "{}"); got.code != 401 {
+		t.Errorf("MCP without a token: %d", got.code)
+	}
+	into[map[string]string](a.do("GET", "/healthz", ""), 200)
+	a.token = "token-of-ann"
+	into[[]api.Tool](a.do("GET", "/v1/tools", "", "Host", "192.0.2.7:80"), 200)
+	if got := a.do("GET", "/v1/tools", "", "Host", "evil.example"); got.code != 403 {
+		t.Errorf("a foreign name: %d", got.code)
+	}
+}
+
+// Every wrong token gets the same answer, however near it is; others are served.
+func TestTokenGuesses(t *testing.T) {
+	w := newAPIWorld(t, instance("fx", ""), "fixture")
+	w.serve()
+	bob := w.as("boss")
+	before := w.held(bob)
+	stop := bob.serving("2,000 guesses")
+	var mu sync.Mutex
+	bodies := map[string]int{}
+	guess := func(token string) {
+		a := asker{t: t, url: bob.url, token: token}.do("GET", "/v1/tools", "")
+		mu.Lock()
+		defer mu.Unlock()
+		bodies[fmt.Sprint(a.code, a.header.Get("WWW-Authenticate"), a.header.Get("Content-Length"), a.body)]++
+	}
+	near := []string{"token-of-an", "token-of-ann ", "token-of-annx", "Token-of-ann", "token-of-ann\u00a0", "x", strings.Repeat("t", 4000), "token-of-ann,token-of-bob"}
+	var all sync.WaitGroup
+	for worker := range 8 {
+		all.Go(func() {
+			for i := range 250 {
+				if token := near[i%len(near)]; strings.TrimSpace(token) != "token-of-ann" {
+					guess(token)
+				} else {
+					guess(fmt.Sprintf("%d-%d", worker, i))
+				}
+			}
+		})
+	}
+	all.Wait()
+	stop()
+	if len(bodies) != 1 {
+		t.Errorf("%d different answers: %v", len(bodies), bodies)
+	}
+	for body := range bodies {
+		if !strings.HasPrefix(body, "401") {
+			t.Error(body)
+		}
+	}
+	for name, value := range map[string]string{"basic": "Basic dG9rZW4tb2YtYW5u", "bare": "token-of-ann", "empty": "Bearer ", "no scheme": " token-of-ann"} {
+		code, _ := bob.exchange("GET /v1/tools HTTP/1.1\r\nHost: localhost\r\nAuthorization: " + value + "\r\nConnection: close\r\n\r\n")
+		if code != 401 {
+			t.Errorf("%s: %d", name, code)
+		}
+	}
+	if code, _ := bob.exchange("GET /v1/tools HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer x\r\nAuthorization: Bearer token-of-ann\r\nConnection: close\r\n\r\n"); code != 401 {
+		t.Errorf("two tokens: %d", code)
+	}
+	w.back(bob, before)
+}
+
+// Ids of another agent's sessions are as unknown as made-up ones.
+func TestForeignSessions(t *testing.T) {
+	w := newAPIWorld(t, instance("fx", ""), "fixture")
+	w.serve()
+	ann, boss := w.as("ann"), w.as("boss")
+	into[api.Turns](ann.do("POST", "/v1/sessions/hers/turns", `{"role":"user","text":"x"}`), 200)
+	mcp := w.initialize("/mcp", "token-of-ann")
+	if code, body := w.post("/mcp", "token-of-ann", mcp, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"fx_echo","arguments":{}}}`); code != 200 {
+		t.Fatalf("%d %s", code, body)
+	}
+	modern := func(token, path string, header ...string) answer {
+		a := asker{t: t, url: ann.url, token: token}
+		return a.do("POST", path, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"fx_echo","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`,
+			append([]string{"Content-Type", "application/json", "Accept", "application/json, text/event-stream", "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "fx_echo"}, header...)...)
+	}
+	if a := modern("token-of-ann", "/mcp/s/hers"); a.code != 200 {
+		t.Fatalf("her own: %d %s", a.code, a.body)
+	}
+	same := func(what string, foreign, unknown answer, id, made string) {
+		t.Helper()
+		if foreign.code != 404 || unknown.code != foreign.code || strings.ReplaceAll(foreign.body, id, made) != unknown.body {
+			t.Errorf("%s: %d %s, unknown %d %s", what, foreign.code, foreign.body, unknown.code, unknown.body)
+		}
+	}
+	const made = "made-up"
+	if a := modern("token-of-boss", "/mcp/s/hers"); a.code != 404 {
+		t.Errorf("MCP by path: %d %s", a.code, a.body)
+	}
+	if a := modern("token-of-boss", "/mcp", "Bulkhead-Session", "hers"); a.code != 404 {
+		t.Errorf("MCP by header: %d %s", a.code, a.body)
+	}
+	for _, method := range []string{"POST", "GET", "DELETE"} {
+		ask := func(id string) answer {
+			return boss.do(method, "/mcp", `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, "Mcp-Session-Id", id, "Content-Type", "application/json", "Accept", "application/json, text/event-stream")
+		}
+		same(method+" of MCP", ask(mcp), ask(made), mcp, made)
+	}
+	for _, id := range []string{"hers", mcp, "default:ann"} {
+		same("an inbox", boss.do("GET", "/v1/sessions/"+id+"/inbox", ""), boss.do("GET", "/v1/sessions/"+made+"/inbox", ""), id, made)
+		if a := boss.do("POST", "/v1/sessions/"+id+"/turns", `{"role":"user","text":"x"}`); a.code != 404 {
+			t.Errorf("turns of %s: %d %s", id, a.code, a.body)
+		}
+		failed(boss.call("fx_echo", "{}", "Bulkhead-Session", id), 404, "BH1012")
+	}
+	if code, body := w.post("/mcp", "token-of-ann", mcp, `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`); code != 200 {
+		t.Errorf("her session after all that: %d %s", code, body)
+	}
+}
+
+func TestOversizeBodies(t *testing.T) {
+	w := newAPIWorld(t, instance("fx", ""), "fixture")
+	w.serve()
+	ann := w.as("ann")
+	before := w.held(ann)
+	stop := w.as("boss").serving("oversize bodies")
+	big := `{"arguments":{"x":"` + strings.Repeat("x", 5<<20) + `"}}`
+	for _, path := range []string{"/v1/tools/fx_echo/call", "/v1/sessions/s/turns", "/mcp"} {
+		for _, chunked := range []bool{false, true} {
+			var body io.Reader = strings.NewReader(big)
+			if chunked {
+				body = struct{ io.Reader }{body}
+			}
+			req, err := http.NewRequest("POST", ann.url+path, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer token-of-ann")
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("Accept", "application/json, text/event-stream")
+			req.Header.Set("Mcp-Session-Id", "x")
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Errorf("%s, chunked %t: %v", path, chunked, err)
+				continue
+			}
+			text, _ := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if resp.StatusCode != 413 {
+				t.Errorf("%s, chunked %t: %d %s", path, chunked, resp.StatusCode, clip(string(text)))
+			}
+		}
+	}
+	// What says it is far larger than it will ever send, and a header without end.
+	if code, _ := ann.exchange("POST /v1/tools/fx_echo/call HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer token-of-ann\r\nContent-Length: 99999999999\r\n\r\n" + strings.Repeat("x", 5<<20)); code != 413 && code != 0 {
+		t.Errorf("a lie: %d", code)
+	}
+	if code, _ := ann.exchange("GET /v1/tools HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 1<<20) + "\r\n\r\n"); code != 431 && code != 0 {
+		t.Errorf("a long header: %d", code)
+	}
+	stop()
+	w.back(ann, before)
+}
+
+// ends waits until the host has closed the connection.
+func (c *raw) ends(t *testing.T, what string, limit time.Duration) {
+	t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(limit)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := io.Copy(io.Discard, c.r)
+	var late net.Error
+	if errors.As(err, &late) && late.Timeout() {
+		t.Errorf("%s was still connected after %s", what, limit)
+	}
+}
+
+// Clients that send or read at a crawl are let go, and what they held comes back.
+func TestSlowClients(t *testing.T) {
+	t.Parallel()
+	w := newAPIWorld(t, instance("fx", ""), "fixture")
+	w.serve()
+	ann := w.as("ann")
+	before := w.held(ann)
+	stop := w.as("boss").serving("slow clients")
+	var all sync.WaitGroup
+	const head = "POST /v1/tools/fx_echo/call HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer token-of-ann\r\n"
+	crawl := func(what, first string, limit time.Duration) {
+		c := ann.dial()
+		all.Go(func() {
+			if _, err := io.WriteString(c, first); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+			quit := make(chan struct{})
+			go func() {
+				tick := time.NewTicker(300 * time.Millisecond)
+				defer tick.Stop()
+				for {
+					select {
+					case <-quit:
+						return
+					case <-tick.C:
+					}
+					if _, err := c.Write([]byte("1")); err != nil {
+						return
+					}
+				}
+			}()
+			c.ends(t, what, limit)
+			close(quit)
+		})
+	}
+	for range 8 {
+		crawl("slow headers", head+"X-Slow: ", 30*time.Second)
+		crawl("a slow body", head+"Content-Length: 100000\r\n\r\n{", 60*time.Second)
+		crawl("a slow chunked body", head+"Transfer-Encoding: chunked\r\n\r\n5\r\n{\"a\"", 60*time.Second)
+		crawl("a slow MCP body", strings.Replace(head, "/v1/tools/fx_echo/call", "/mcp", 1)+"Content-Type: application/json\r\nContent-Length: 100000\r\n\r\n{", 60*time.Second)
+	}
+	// Readers that stall: more answers than any buffer between holds.
+	ask := `{"arguments":{"chars":3000000}}`
+	one := fmt.Sprintf("POST /v1/tools/fx_long/call?shape=none HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer token-of-ann\r\nContent-Length: %d\r\n\r\n%s", len(ask), ask)
+	streamed := strings.Replace(one, "\r\n\r\n", "\r\nAccept: text/event-stream\r\n\r\n", 1)
+	for i := range 8 {
+		c := ann.dial()
+		if err := c.Conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+			t.Fatal(err)
+		}
+		text := one
+		if i%2 == 1 {
+			text = streamed
+		}
+		if _, err := io.WriteString(c, strings.Repeat(text, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testbin.Await(t, 20*time.Second, "the readers to stall", func() bool { return ann.metric(`bulkhead_http_connections{state="busy"}`) >= 24 })
+	// The slow headers are dropped by now or soon; only those who stall stay busy.
+	all.Wait()
+	testbin.Await(t, 90*time.Second, "the stalled readers to be dropped", func() bool {
+		return ann.metric(`bulkhead_http_connections{state="busy"}`) <= 2 && w.plugin("fx").InFlight <= 1
+	})
+	stop()
+	w.back(ann, before)
+}
+
+// A call that takes longer than a body may is not cut off by the body's deadline.
+func TestLongCallsOutliveTheBody(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes 35 s")
+	}
+	w := newAPIWorld(t, instance("fx", ""), "fixture")
+	w.serve()
+	ann := w.as("ann")
+	if a := ann.call("fx_slow", `{"ms":33000}`); a.code != 200 || !strings.Contains(a.body, "done") {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+}
+
+// serveWithin starts the host with a bound on open files.
+func (w *world) serveWithin(files int) {
+	w.t.Helper()
+	w.serveBy(exec.Command("sh", "-c", fmt.Sprintf("ulimit -n %d && exec \"$0\" serve", files), bulkhead(w.t)))
+}
+
+// As many idle connections as the limit on open files allows, and many more: others
+// are served all along, and nothing is left after.
+func TestIdleConnections(t *testing.T) {
+	const files, flood = 384, 2000
+	w := newAPIWorld(t, instance("fx", ""), "fixture")
+	w.serveWithin(files)
+	ann := w.as("ann")
+	limit := ann.metric("bulkhead_http_connections_limit")
+	if limit < 100 || limit >= files {
+		t.Errorf("%d connections with %d files", limit, files)
+	}
+	if !strings.Contains(w.log.String(), fmt.Sprintf(`"connections":%d`, limit)) {
+		t.Errorf("the log does not tell the limit of %d:\n%s", limit, clip(w.log.String()))
+	}
+	before := w.held(ann)
+	stop := w.as("boss").serving("2,000 idle connections")
+	var conns []*raw
+	for i := range flood {
+		c := ann.dial()
+		conns = append(conns, c)
+		switch i % 3 {
+		case 1: // half a header
+			_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHo")
+		case 2: // served once, then idle
+			_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		}
+	}
+	peak := w.held(ann)
+	open := ann.metric(`bulkhead_http_connections{state="idle"}`)
+	t.Logf("of %d connections the host held %d at once: limit %d with %d open files; it held %+v", flood, open, limit, files, peak)
+	if open > limit || peak.files > files {
+		t.Errorf("held %d connections over the limit %d, or %d files", open, limit, peak.files)
+	}
+	if got := w.call("fx_echo"); got != 0 {
+		t.Errorf("the command line: exit %d", got)
+	}
+	stop()
+	if n := ann.metric("bulkhead_http_connections_dropped"); n < flood-limit-50 {
+		t.Errorf("%d idle connections made room", n)
+	}
+	for _, c := range conns {
+		_ = c.Close()
+	}
+	w.back(ann, before)
+}
+
+func (w *world) call(tool string) int {
+	_, _, code := w.run("call", tool)
+	return code
+}
+
+// When every connection has a request in hand, one more is told to come back.
+func TestBusyConnections(t *testing.T) {
+	const files = 256
+	w := newAPIWorld(t, instance("fx", ""), "fixture")
+	w.serveWithin(files)
+	ann := w.as("ann")
+	limit := ann.metric("bulkhead_http_connections_limit")
+	http.DefaultClient.CloseIdleConnections()
+	var conns []*raw
+	for range limit {
+		c := ann.dial()
+		conns = append(conns, c)
+		if _, err := io.WriteString(c, "POST /v1/tools/fx_echo/call HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer token-of-ann\r\nContent-Length: 10\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testbin.Await(t, 20*time.Second, "a refusal", func() bool {
+		code, header := ann.exchange("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+		return code == 503 && header.Get("Retry-After") != "" || code == 0
+	})
+	if code := w.call("fx_echo"); code != 0 { // the operator has a door of its own
+		t.Errorf("the command line: exit %d", code)
+	}
+	_ = conns[0].Close()
+	testbin.Await(t, 20*time.Second, "room", func() bool {
+		code, _ := ann.exchange("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+		return code == 200
+	})
+	// More bodies than that come to nothing: their time ends.
+	for _, c := range conns[1:] {
+		_ = c.Close()
+	}
+	testbin.Await(t, 20*time.Second, "all to be over", func() bool { return ann.metric(`bulkhead_http_connections{state="busy"}`) <= 1 })
+}
+
+// Sessions without end push out their own kind only.
+func TestSessionFlood(t *testing.T) {
+	w := newAPIWorld(t, instance("fx", ""), "fixture")
+	w.serve()
+	ann, boss := w.as("ann"), w.as("boss")
+	his := w.initialize("/mcp", "token-of-boss")
+	into[api.Turns](boss.do("POST", "/v1/sessions/his/turns", `{"role":"user","text":"x"}`), 200)
+	before := w.held(boss)
+	rss := boss.metric("process_resident_memory_bytes")
+	flood := func(n int, one func(i int)) {
+		var all sync.WaitGroup
+		next := make(chan int, n)
+		for i := range n {
+			next <- i
+		}
+		close(next)
+		for range 8 {
+			all.Go(func() {
+				for i := range next {
+					one(i)
+				}
+			})
+		}
+		all.Wait()
+	}
+	stop := boss.serving("5,000 initializations")
+	flood(5000, func(int) {
+		a := ann.do("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`,
+			"Content-Type", "application/json", "Accept", "application/json, text/event-stream")
+		if a.code != 200 {
+			t.Errorf("initialize: %d %s", a.code, a.body)
+		}
+	})
+	stop()
+	stop = boss.serving("3,000 sessions of the HTTP API")
+	flood(3000, func(i int) {
+		if a := ann.do("POST", fmt.Sprintf("/v1/sessions/flood-%d/turns", i), `{"role":"user","text":"x"}`); a.code != 200 {
+			t.Errorf("session %d: %d %s", i, a.code, a.body)
+		}
+	})
+	stop()
+	if code, body := w.post("/mcp", "token-of-boss", his, `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`); code != 200 {
+		t.Errorf("another agent's MCP session: %d %s", code, clip(body))
+	}
+	if n := into[api.Turns](boss.do("POST", "/v1/sessions/his/turns", `{"role":"user","text":"y"}`), 200).Turns; n != 2 {
+		t.Errorf("another agent's session has %d turns", n)
+	}
+	t.Logf("memory %d MiB before, %d MiB after", rss>>20, boss.metric("process_resident_memory_bytes")>>20)
+	w.back(boss, before)
+}
+
+// Streams of one agent are bounded, and end with their readers.
+func TestStreamFlood(t *testing.T) {
+	w := newAPIWorld(t, instance("fx", ""), "fixture")
+	w.serve()
+	ann, boss := w.as("ann"), w.as("boss")
+	before := w.held(boss)
+	ctx, cancel := context.WithCancel(t.Context())
+	var open []io.Closer
+	refusals := 0
+	for range 80 {
+		resp := ann.send(ctx, "GET", "/v1/events", "")
+		open = append(open, resp.Body)
+		if resp.StatusCode == 503 {
+			refusals++
+		}
+	}
+	if refusals != 80-64 {
+		t.Errorf("%d of 80 streams were refused", refusals)
+	}
+	other := boss.send(ctx, "GET", "/v1/events", "")
+	if other.StatusCode != 200 {
+		t.Errorf("another agent's stream: %d", other.StatusCode)
+	}
+	cancel()
+	for _, c := range append(open, other.Body) {
+		_ = c.Close()
+	}
+	w.back(boss, before)
+}
