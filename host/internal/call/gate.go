@@ -73,8 +73,14 @@ func capable(c *call, requests []*pluginv1.InputRequest) error {
 	return nil
 }
 
+// shownArguments is how much of the arguments stands in an approval's text, in bytes.
+const shownArguments = 4000
+
 func approvalText(c *call) string {
-	text := fmt.Sprintf("Agent %q wants to call %s with %s", c.Agent.Name, c.tool.Name, clip(c.args, 4000))
+	text := fmt.Sprintf("Agent %q wants to call %s with %s", c.Agent.Name, c.tool.Name, clip(c.args, shownArguments))
+	if len(c.args) > shownArguments {
+		text += fmt.Sprintf(" [%d bytes in all, SHA-256 %s; see them whole before you approve]", len(c.args), question.Hash(c.args))
+	}
 	if len(c.chain) > 0 {
 		text += " (through " + strings.Join(c.chain, " → ") + ")"
 	}

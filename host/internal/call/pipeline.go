@@ -27,6 +27,8 @@ const (
 	MaxTimeout = 900 * time.Second
 	// StartWait is how long a caller waits for plugins that are still starting.
 	StartWait = 5 * time.Second
+	// lastMoment is what cancelled calls get at a stop.
+	lastMoment = 3 * time.Second
 	// backstop is how much later than the host's own timer the RPC gives up.
 	backstop = 10 * time.Second
 )
@@ -190,7 +192,7 @@ func (p *Pipeline) enter() error {
 }
 
 // Stop refuses new calls and waits for those in flight until ctx ends; then it
-// cancels them and waits on.
+// cancels them and gives them a last moment.
 func (p *Pipeline) Stop(ctx context.Context) {
 	p.stopping.Lock()
 	p.stopped = true
@@ -209,7 +211,11 @@ func (p *Pipeline) Stop(ctx context.Context) {
 		v.(*liveCall).cancel(fault.New(fault.HostStopping, "the host stopped before the call ended"))
 		return true
 	})
-	<-done
+	select {
+	case <-done:
+	case <-time.After(lastMoment):
+		p.Log.Warn("calls did not end at the stop")
+	}
 }
 
 // newID is an unguessable id of 32 hex digits.

@@ -60,15 +60,8 @@ type Reply struct {
 	Questions  []store.Question // open ones the call waits for
 }
 
-// Failed turns a fault into the result every caller understands.
-func Failed(err error) *pluginv1.Result {
-	f := fault.From(err)
-	return &pluginv1.Result{
-		IsError: true,
-		Error:   f.Proto(),
-		Content: []*pluginv1.Content{{Block: &pluginv1.Content_Text{Text: f.Message}}},
-	}
-}
+// Failed turns an error into the result every caller understands.
+func Failed(err error) *pluginv1.Result { return fault.From(err).Result() }
 
 // Text makes a plain result of one text.
 func Text(s string) *pluginv1.Result {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/bulkhead-dev/bulkhead/host/internal/content"
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 	"github.com/bulkhead-dev/bulkhead/host/internal/registry"
 	"github.com/bulkhead-dev/bulkhead/sdk/wire"
@@ -98,10 +99,12 @@ func object(args []byte) ([]byte, error) {
 	if len(trimmed) == 0 || string(trimmed) == "null" {
 		return []byte("{}"), nil
 	}
-	if !json.Valid(args) {
+	if err := content.Check(args); err != nil {
+		if json.Valid(args) {
+			return nil, fault.New(fault.BadJSON, "the arguments are %v", err)
+		}
 		var v any
-		err := json.Unmarshal(args, &v)
-		return nil, fault.New(fault.BadJSON, "the arguments are not JSON (%v): %s", err, clip(args, 120))
+		return nil, fault.New(fault.BadJSON, "the arguments are not JSON (%v): %s", json.Unmarshal(args, &v), clip(args, 120))
 	}
 	if trimmed[0] != '{' {
 		return nil, fault.New(fault.BadJSON, "the arguments must be a JSON object, not %s", clip(args, 120))

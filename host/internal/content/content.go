@@ -5,6 +5,8 @@ package content
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 )
@@ -17,7 +19,7 @@ func Blocks(blocks []*pluginv1.Content) []json.RawMessage {
 		if a := Valid(annotations); a != nil {
 			block["annotations"] = a
 		}
-		raw, err := json.Marshal(block)
+		raw, err := Marshal(block)
 		if err == nil {
 			out = append(out, raw)
 		}
@@ -61,12 +63,72 @@ func Blocks(blocks []*pluginv1.Content) []json.RawMessage {
 	return out
 }
 
-// Valid is raw when it is JSON, else nil.
+// MaxDepth is how deep JSON from outside may nest. Readers recurse, and an
+// envelope must still fit into what every reader takes.
+const MaxDepth = 1000
+
+var (
+	errNotJSON = errors.New("not JSON")
+	errTooDeep = fmt.Errorf("nested deeper than %d levels", MaxDepth)
+)
+
+// Check says what is wrong with JSON from outside, without recursion.
+func Check(raw []byte) error {
+	depth, inString := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case inString:
+			switch c {
+			case '\\':
+				i++
+			case '"':
+				inString = false
+			}
+		case c == '"':
+			inString = true
+		case c == '{' || c == '[':
+			if depth++; depth > MaxDepth {
+				return errTooDeep
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	if !json.Valid(raw) {
+		return errNotJSON
+	}
+	return nil
+}
+
+// Valid is raw when it is JSON that may pass, else nil.
 func Valid(raw []byte) json.RawMessage {
-	if len(raw) == 0 || !json.Valid(raw) {
+	if len(raw) == 0 || Check(raw) != nil {
 		return nil
 	}
 	return raw
+}
+
+// Marshal is json.Marshal that leaves <, > and & as they are.
+func Marshal(v any) ([]byte, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(out.Bytes(), "\n"), nil
+}
+
+// Line is raw on one line, its bytes otherwise as they are.
+func Line(raw []byte) []byte {
+	if !bytes.ContainsAny(raw, "\r\n") {
+		return raw
+	}
+	var out bytes.Buffer
+	if json.Compact(&out, raw) != nil {
+		return nil
+	}
+	return out.Bytes()
 }
 
 func set(m map[string]any, key, value string) {
@@ -77,7 +139,7 @@ func set(m map[string]any, key, value string) {
 
 // descriptor is a file as text: {path, name, size, mime, note}.
 func descriptor(f *pluginv1.FileRef) string {
-	raw, err := json.Marshal(struct {
+	raw, err := Marshal(struct {
 		Path string `json:"path"`
 		Name string `json:"name,omitempty"`
 		Size int64  `json:"size,omitempty"`
@@ -103,11 +165,9 @@ func Merge(a, b json.RawMessage) json.RawMessage {
 	for k, v := range second {
 		first[k] = v
 	}
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	if enc.Encode(first) != nil {
+	out, err := Marshal(first)
+	if err != nil {
 		return b
 	}
-	return out.Bytes()
+	return out
 }

@@ -53,6 +53,15 @@ func (e *Error) After(d time.Duration) *Error {
 	return e
 }
 
+// Result is the fault as the result of a call, which every caller understands.
+func (e *Error) Result() *pluginv1.Result {
+	return &pluginv1.Result{
+		IsError: true,
+		Error:   e.Proto(),
+		Content: []*pluginv1.Content{{Block: &pluginv1.Content_Text{Text: e.Message}}},
+	}
+}
+
 func (e *Error) Error() string { return e.Message }
 func (e *Error) Unwrap() error { return e.cause }
 

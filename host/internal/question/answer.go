@@ -184,16 +184,30 @@ func (d *Desk) settled(ctx context.Context, callID string) error {
 	return nil
 }
 
-// close ends a call that will not go on.
-func (d *Desk) close(ctx context.Context, callID string, w *waiter, err *fault.Error) error {
-	if _, moved := d.Store.UpdateFrozen(ctx, callID, store.Waiting, store.Closed, store.FrozenChange{}); moved != nil {
-		return moved
-	}
+// close ends a call that will not go on. A caller that waits hears why; for one
+// that left it is kept as the call's result, and told in its inbox.
+func (d *Desk) close(ctx context.Context, callID string, w *waiter, why *fault.Error) error {
 	if w != nil {
+		if _, err := d.Store.UpdateFrozen(ctx, callID, store.Waiting, store.Closed, store.FrozenChange{}); err != nil {
+			return err
+		}
 		delete(d.waiters, callID)
-		w.next <- outcome{err: err}
+		w.next <- outcome{err: why}
+		return nil
 	}
-	return nil
+	raw, err := proto.Marshal(why.Result())
+	if err != nil {
+		return err
+	}
+	won, err := d.Store.UpdateFrozen(ctx, callID, store.Waiting, store.Done, store.FrozenChange{Result: raw, ExpiresAt: d.Now().Add(resultTTL)})
+	if err != nil || !won {
+		return err
+	}
+	f, _, err := d.Store.GetFrozen(ctx, callID)
+	if err == nil {
+		d.notice(ctx, f.ID, f.Agent, f.Session, f.Tool+": "+why.Message)
+	}
+	return err
 }
 
 // resume runs a call without its caller and keeps the result. d.mu is held.

@@ -37,9 +37,9 @@ type Options struct {
 	Store  *store.Store
 	Events *event.Bus
 	Log    hclog.Logger
-	// PerSession and Total bound the open questions; zero is 5 and 50.
-	PerSession, Total int
-	Now               func() time.Time // nil: time.Now
+	// PerSession, PerAgent and Total bound the open questions; zero is 5, 20 and 50.
+	PerSession, PerAgent, Total int
+	Now                         func() time.Time // nil: time.Now
 }
 
 // Desk owns all frozen calls. Create it with New, set Resume, then Start it.
@@ -60,6 +60,9 @@ type Desk struct {
 func New(o Options) *Desk {
 	if o.PerSession == 0 {
 		o.PerSession = 5
+	}
+	if o.PerAgent == 0 {
+		o.PerAgent = 20
 	}
 	if o.Total == 0 {
 		o.Total = 50
@@ -90,9 +93,6 @@ func (d *Desk) Park(ctx context.Context, frozen store.FrozenCall, requests []*pl
 		return nil, fault.New(fault.PluginProtocol, "plugin %q asks %d things with %d bytes of state; 1 to %d and at most %d are admitted",
 			frozen.Plugin, len(requests), len(frozen.State), maxRequests, wire.MaxState)
 	}
-	if err := d.admit(ctx, frozen.Session, len(requests)); err != nil {
-		return nil, err
-	}
 	now := d.Now().UTC()
 	frozen.Status, frozen.CreatedAt, frozen.ExpiresAt = store.Waiting, now, now
 	questions := make([]store.Question, 0, len(requests))
@@ -113,6 +113,9 @@ func (d *Desk) Park(ctx context.Context, frozen store.FrozenCall, requests []*pl
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if err := d.admit(ctx, frozen, len(requests)); err != nil {
+		return nil, err
+	}
 	if err := d.Store.InsertFrozen(ctx, frozen, questions); err != nil {
 		return nil, err
 	}
@@ -122,19 +125,24 @@ func (d *Desk) Park(ctx context.Context, frozen store.FrozenCall, requests []*pl
 	return d.wait(frozen, questions), nil
 }
 
-// admit keeps the number of open questions bounded.
-func (d *Desk) admit(ctx context.Context, session string, more int) error {
-	open, err := d.Store.CountQuestions(ctx, store.QuestionFilter{Open: true})
-	if err != nil {
-		return err
-	}
-	mine, err := d.Store.CountQuestions(ctx, store.QuestionFilter{Open: true, Session: session})
-	if err != nil {
-		return err
-	}
-	if open+more > d.Total || mine+more > d.PerSession {
-		return fault.New(fault.QuestionLimit, "%d questions are open, %d of them in this session; at most %d and %d may be",
-			open, mine, d.Total, d.PerSession)
+// admit keeps the number of open questions bounded. d.mu is held.
+func (d *Desk) admit(ctx context.Context, f store.FrozenCall, more int) error {
+	for _, b := range []struct {
+		of     string
+		filter store.QuestionFilter
+		most   int
+	}{
+		{"in this session", store.QuestionFilter{Open: true, Session: f.Session}, d.PerSession},
+		{"of this agent", store.QuestionFilter{Open: true, Agent: f.Agent}, d.PerAgent},
+		{"in all", store.QuestionFilter{Open: true}, d.Total},
+	} {
+		open, err := d.Store.CountQuestions(ctx, b.filter)
+		if err != nil {
+			return err
+		}
+		if open+more > b.most {
+			return fault.New(fault.QuestionLimit, "%d questions are open %s and %d more are asked; at most %d may be", open, b.of, more, b.most)
+		}
 	}
 	return nil
 }

@@ -188,6 +188,28 @@ func TestDenied(t *testing.T) {
 	}
 }
 
+// A caller that left hears of the denial when it comes back, once, and in its inbox.
+func TestDenialIsKept(t *testing.T) {
+	f := desk(t, t.TempDir())
+	p := f.park(t, `{}`, approval())
+	if _, err := p.Wait(t.Context(), 0); !errors.Is(err, ErrStillOpen) {
+		t.Fatal(err)
+	}
+	if _, err := f.Answer(t.Context(), p.Questions[0].ID, approver, "deny", nil, "not today"); err != nil {
+		t.Fatal(err)
+	}
+	found, err := f.Match(t.Context(), "a", "s", "tool", []byte(`{}`))
+	if err != nil || found == nil || found.Result.GetError().GetRef() != string(fault.WasDenied) || text(found.Result) != "the call was denied: not today" {
+		t.Errorf("the repeated call met %+v %v", found, err)
+	}
+	if again, err := f.Match(t.Context(), "a", "s", "tool", []byte(`{}`)); again != nil || err != nil {
+		t.Errorf("the denial came twice: %+v %v", again, err)
+	}
+	if items, err := f.Store.InboxRead(t.Context(), "s", 0, 10); err != nil || len(items) != 1 {
+		t.Errorf("inbox: %+v %v", items, err)
+	}
+}
+
 // All of it survives the process: what was answered runs, what was running is told.
 func TestRestart(t *testing.T) {
 	dir := t.TempDir()

@@ -101,9 +101,6 @@ func (d *Desk) Expire(ctx context.Context) error {
 // when the question is answered, expired, or ctx ends; then it is closed as
 // interrupted.
 func (d *Desk) Ask(ctx context.Context, call store.FrozenCall, r *pluginv1.InputRequest, asked func(store.Question)) (*pluginv1.Answer, string, error) {
-	if err := d.admit(ctx, call.Session, 1); err != nil {
-		return nil, "", err
-	}
 	now := d.Now().UTC()
 	q, err := question(call, r, now)
 	if err != nil {
@@ -112,7 +109,9 @@ func (d *Desk) Ask(ctx context.Context, call store.FrozenCall, r *pluginv1.Input
 	q.CallID = "" // it waits inside its handler and ends with the process
 	ch := make(chan *pluginv1.Answer, 1)
 	d.mu.Lock()
-	err = d.Store.InsertQuestion(ctx, q)
+	if err = d.admit(ctx, call, 1); err == nil {
+		err = d.Store.InsertQuestion(ctx, q)
+	}
 	if err == nil {
 		d.asks[q.ID] = ch
 		d.publish("question.open", q)
@@ -166,4 +165,14 @@ func (d *Desk) Get(ctx context.Context, by By, id string) (store.Question, error
 		err = fault.New(fault.UnknownQuestion, "no question %.40q", id)
 	}
 	return q, err
+}
+
+// Call is the frozen call a question belongs to, with the arguments whole, for
+// whoever may see the question.
+func (d *Desk) Call(ctx context.Context, by By, id string) (store.FrozenCall, bool, error) {
+	q, err := d.Get(ctx, by, id)
+	if err != nil || q.CallID == "" {
+		return store.FrozenCall{}, false, err
+	}
+	return d.Store.GetFrozen(ctx, q.CallID)
 }

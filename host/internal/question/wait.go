@@ -84,60 +84,55 @@ type Found struct {
 // arguments. Exactly one repeat wins a permit or a result.
 func (d *Desk) Match(ctx context.Context, agent, session, tool string, arguments []byte) (*Found, error) {
 	for {
-		same, err := d.Store.FindFrozen(ctx, agent, session, tool, Hash(arguments))
-		if err != nil || len(same) == 0 {
-			return nil, err
+		found, done, err := d.meet(ctx, agent, session, tool, Hash(arguments))
+		if done == nil {
+			return found, err
 		}
-		frozen := same[0]
-		switch frozen.Status {
-		case store.Waiting:
-			d.mu.Lock()
-			if d.waiters[frozen.ID] != nil {
-				d.mu.Unlock()
-				return nil, nil // another caller holds on to that one: this is a call of its own
-			}
-			questions, err := d.Store.ListQuestions(ctx, store.QuestionFilter{CallID: frozen.ID})
-			if err != nil {
-				d.mu.Unlock()
-				return nil, err
-			}
-			parked := d.wait(frozen, questions)
-			d.mu.Unlock()
-			return &Found{Parked: parked}, nil
-		case store.Permitted:
-			won, err := d.Store.UpdateFrozen(ctx, frozen.ID, store.Permitted, store.Closed, store.FrozenChange{})
-			if err != nil {
-				return nil, err
-			}
-			if won {
-				input, err := d.input(ctx, frozen.ID)
-				return &Found{Permit: &frozen, Input: input}, err
-			}
-		case store.Running:
-			d.mu.Lock()
-			done := d.running[frozen.ID]
-			d.mu.Unlock()
-			if done == nil {
-				return nil, nil
-			}
-			select {
-			case <-done:
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
-			}
-		case store.Done:
-			won, err := d.Store.UpdateFrozen(ctx, frozen.ID, store.Done, store.Closed, store.FrozenChange{})
-			if err != nil {
-				return nil, err
-			}
-			if won {
-				result, err := decodeResult(frozen.Result)
-				return &Found{Result: result}, err
-			}
-		default:
-			return nil, nil
+		select { // the host runs it: its result comes
+		case <-done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// meet looks once. The lock is held over the look-up and what follows from it, as
+// over every change of a call's state, so that none is missed in between. A
+// channel says to look again when it is closed.
+func (d *Desk) meet(ctx context.Context, agent, session, tool, hash string) (*Found, chan bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	same, err := d.Store.FindFrozen(ctx, agent, session, tool, hash)
+	if err != nil || len(same) == 0 {
+		return nil, nil, err
+	}
+	frozen := same[0]
+	switch frozen.Status {
+	case store.Waiting:
+		if d.waiters[frozen.ID] != nil {
+			return nil, nil, nil // another caller holds on to that one: this is a call of its own
+		}
+		questions, err := d.Store.ListQuestions(ctx, store.QuestionFilter{CallID: frozen.ID})
+		if err != nil {
+			return nil, nil, err
+		}
+		return &Found{Parked: d.wait(frozen, questions)}, nil, nil
+	case store.Permitted:
+		if won, err := d.Store.UpdateFrozen(ctx, frozen.ID, store.Permitted, store.Closed, store.FrozenChange{}); err != nil || !won {
+			return nil, nil, err
+		}
+		input, err := d.input(ctx, frozen.ID)
+		return &Found{Permit: &frozen, Input: input}, nil, err
+	case store.Running:
+		return nil, d.running[frozen.ID], nil // nil: left by a host that died
+	case store.Done:
+		if won, err := d.Store.UpdateFrozen(ctx, frozen.ID, store.Done, store.Closed, store.FrozenChange{}); err != nil || !won {
+			return nil, nil, err
+		}
+		result, err := decodeResult(frozen.Result)
+		return &Found{Result: result}, nil, err
+	}
+	return nil, nil, nil
 }
 
 // input is the answers of a frozen call by request id.

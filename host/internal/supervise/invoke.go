@@ -2,7 +2,6 @@ package supervise
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/bulkhead-dev/bulkhead/host/internal/content"
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 	"github.com/bulkhead-dev/bulkhead/sdk/wire"
@@ -262,13 +262,15 @@ func (c *call) check(r *pluginv1.Result) error {
 		return fault.New(fault.PluginProtocol, "plugin %q answered %q with "+format, args...)
 	}
 	for _, raw := range [...][]byte{r.GetStructured(), r.GetMeta(), r.GetRaw()} {
-		if len(raw) > 0 && !json.Valid(raw) {
-			return bad("a result that is not JSON: %.40q", raw)
+		if err := content.Check(raw); len(raw) > 0 && err != nil {
+			return bad("a result that is %v: %.40q", err, raw)
 		}
 	}
 	for _, b := range r.GetContent() {
-		if raw := b.GetRaw(); len(raw) > 0 && !json.Valid(raw) {
-			return bad("a content block that is not JSON")
+		if raw := b.GetRaw(); len(raw) > 0 {
+			if err := content.Check(raw); err != nil {
+				return bad("a content block that is %v", err)
+			}
 		}
 		if !utf8.ValidString(b.GetText()) {
 			return bad("a text that is not UTF-8")

@@ -1,0 +1,49 @@
+package content
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
+)
+
+func TestCheck(t *testing.T) {
+	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	for in, want := range map[string]error{
+		`{}`: nil, `{"a":[1,"]]]]","\\\"[["]}`: nil, deep(MaxDepth): nil, deep(MaxDepth + 1): errTooDeep,
+		strings.Repeat("[", 8<<20): errTooDeep, `{"a":`: errNotJSON, ``: errNotJSON, `"\`: errNotJSON, `]`: errNotJSON, `{}{}`: errNotJSON,
+	} {
+		if got := Check([]byte(in)); got != want {
+			t.Errorf("%.40q: %v, want %v", in, got, want)
+		}
+	}
+}
+
+func FuzzCheck(f *testing.F) {
+	for _, s := range []string{`{"a":"\\\""}`, `[[["]`, `"`, "\\"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		if err := Check(in); (err == nil) != json.Valid(in) && err != errTooDeep {
+			t.Errorf("%q: %v", in, err)
+		}
+	})
+}
+
+// What a plugin sent leaves with the bytes it had.
+func TestBytesStay(t *testing.T) {
+	raw := `{"type":"new","x":9007199254740993,"html":"<b>&"}`
+	got := Blocks([]*pluginv1.Content{{Block: &pluginv1.Content_Raw{Raw: []byte(raw)}}, {Block: &pluginv1.Content_Text{Text: "<&>"}}})
+	if string(got[0]) != raw || !bytes.Contains(got[1], []byte("<&>")) {
+		t.Errorf("%s", got)
+	}
+	if got := string(Line([]byte("{\n  \"a\": \"x\\n<\"\n}"))); got != `{"a":"x\n<"}` {
+		t.Errorf("one line: %s", got)
+	}
+	merged := Merge(json.RawMessage(`{"a":1,"b":2}`), json.RawMessage(`{"b":3}`))
+	if string(merged) != `{"a":1,"b":3}` {
+		t.Errorf("merged: %s", merged)
+	}
+}
