@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/call"
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+	"github.com/bulkhead-dev/bulkhead/host/internal/listing"
 	"github.com/bulkhead-dev/bulkhead/host/internal/memory"
 	"github.com/bulkhead-dev/bulkhead/host/internal/registry"
 	"github.com/bulkhead-dev/bulkhead/host/internal/store"
@@ -36,9 +38,9 @@ func (b *Tools) Invoke(ctx context.Context, who call.Caller, tool string, argume
 	}
 	switch tool {
 	case "list_tool_guides":
-		return b.guides(), nil
+		return b.guides(who), nil
 	case "get_tool_guide":
-		return b.guide(in.Name), nil
+		return b.guide(who, in.Name), nil
 	}
 	if who.Session == nil {
 		return nil, fault.New(fault.UnknownSession, "%s works within a session, and this call has none", tool)
@@ -110,11 +112,16 @@ func hits(found []memory.Hit) string {
 	return out.String()
 }
 
-func (b *Tools) guides() *pluginv1.Result {
-	all := b.Registry.Snapshot().Guides
-	if len(all) == 0 {
-		return call.Text("There are no tool guides.")
-	}
+// open are the guides of what the caller may use.
+func (b *Tools) open(who call.Caller) []registry.Guide {
+	snap := b.Registry.Snapshot()
+	return slices.DeleteFunc(slices.Clone(snap.Guides), func(g registry.Guide) bool {
+		return who.Agent != nil && !listing.Plugin(snap, who.Agent, g.Owner)
+	})
+}
+
+func (b *Tools) guides(who call.Caller) *pluginv1.Result {
+	all := b.open(who)
 	var out strings.Builder
 	fmt.Fprintf(&out, "%d tool guides; read one with get_tool_guide(name):\n", len(all))
 	for _, g := range all {
@@ -123,14 +130,13 @@ func (b *Tools) guides() *pluginv1.Result {
 	return call.Text(out.String())
 }
 
-func (b *Tools) guide(name string) *pluginv1.Result {
-	snap := b.Registry.Snapshot()
-	if g, ok := snap.Guide(name); ok {
-		return call.Text(g.Markdown)
-	}
-	names := make([]string, len(snap.Guides))
-	for i, g := range snap.Guides {
-		names[i] = g.Name
+func (b *Tools) guide(who call.Caller, name string) *pluginv1.Result {
+	var names []string
+	for _, g := range b.open(who) {
+		if strings.EqualFold(g.Name, name) {
+			return call.Text(g.Markdown)
+		}
+		names = append(names, g.Name)
 	}
 	return call.Text(fmt.Sprintf("No guide %q. There are: %s", name, strings.Join(names, ", ")))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/event"
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+	"github.com/bulkhead-dev/bulkhead/host/internal/listing"
 	"github.com/bulkhead-dev/bulkhead/host/internal/policy"
 	"github.com/bulkhead-dev/bulkhead/host/internal/question"
 	"github.com/bulkhead-dev/bulkhead/host/internal/registry"
@@ -153,6 +154,9 @@ func (p *Pipeline) stages(ctx context.Context, c *call, reply *Reply) (*pluginv1
 	}
 	if c.Kind != pluginv1.InvokeRequest_KIND_UNSPECIFIED && c.Kind != pluginv1.InvokeRequest_KIND_TOOL {
 		// Prompts, resources and completion have no arguments to check and no tier.
+		if c.Agent == nil || !listing.Plugin(p.Registry.Snapshot(), c.Agent, c.Owner) {
+			return nil, fault.New(fault.NotAllowed, "the agent may not use what plugin %q offers", c.Owner)
+		}
 		if done, result, err := p.repeat(ctx, c, reply); done || err != nil {
 			return result, err
 		}

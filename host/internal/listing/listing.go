@@ -61,3 +61,18 @@ func exposure(t *registry.Tool, modelTier string) pluginv1.Exposure {
 	}
 	return t.Rating.Exposure
 }
+
+// Plugin says whether agent may use what a plugin offers beside tools: prompts,
+// resources and guides. It may when the plugin's group is open to it, or any of
+// the plugin's tools.
+func Plugin(snap *registry.Snapshot, agent *policy.Agent, owner string) bool {
+	if owner == registry.Host || agent.Open(owner) {
+		return true
+	}
+	for _, t := range snap.Tools() {
+		if t.Owner == owner && agent.Allows(t) {
+			return true
+		}
+	}
+	return false
+}

@@ -78,17 +78,29 @@ func method(q store.Question) mcp.MCPMethod {
 	return mcp.MethodElicitationCreate
 }
 
+// tries is how often a client is asked one question when its answers do not fit.
+const tries = 3
+
 // elicit puts questions to a client of the session era while its call waits. Each
 // runs on its own until answered or the call ends.
 func (d *door) elicit(ctx context.Context, p *peer, questions []store.Question) {
 	for _, q := range questions {
 		p.spawn(func() {
-			raw, err := p.ask(ctx, string(method(q)), params(q))
-			if err == nil {
-				err = d.settle(ctx, p.agent, q, raw)
+			for range tries {
+				raw, err := p.ask(ctx, string(method(q)), params(q))
+				if err == nil {
+					err = d.settle(ctx, p.agent, q, raw)
+				}
+				if err == nil || ctx.Err() != nil {
+					return
+				}
+				d.core.Log.Info("a client did not answer a question as it must be answered", "question", q.ID, "error", err)
+				if fault.From(err).Ref != fault.BadArguments {
+					return // it won't; somebody else may
+				}
 			}
-			if err != nil && ctx.Err() == nil {
-				d.core.Log.Info("a client did not answer a question", "question", q.ID, "error", err)
+			if _, err := d.core.Questions.Answer(ctx, q.ID, by(p.agent), "cancel", nil, "the client's answers do not fit the question"); err != nil {
+				d.core.Log.Info("a question could not be cancelled", "question", q.ID, "error", err)
 			}
 		})
 	}

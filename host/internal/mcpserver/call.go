@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -213,7 +214,7 @@ var levels = map[string]int{"debug": 0, "info": 1, "notice": 2, "warning": 3, "e
 // finish turns a reply into the answer; what a plugin sent goes in as bytes.
 func (d *door) finish(x *exchange, reply *call.Reply) (*mcp.CallToolResult, error) {
 	r := reply.Result
-	blocks, err := json.Marshal(content.Blocks(r.Content))
+	blocks, err := content.Marshal(content.Blocks(r.Content))
 	if err != nil {
 		return nil, err
 	}
@@ -233,10 +234,28 @@ func (d *door) finish(x *exchange, reply *call.Reply) (*mcp.CallToolResult, erro
 		return nil, err
 	}
 	if own := content.Valid(r.Meta); own != nil {
-		raw = content.Merge(own, raw)
+		raw = content.Merge(foreign(own), raw)
 	}
 	x.splice["_meta"] = raw
 	return &mcp.CallToolResult{Content: []mcp.Content{}, IsError: r.IsError}, nil
+}
+
+// foreign is a plugin's metadata without the names that are the host's to use.
+func foreign(meta json.RawMessage) json.RawMessage {
+	var m rawObject
+	if json.Unmarshal(meta, &m) != nil {
+		return json.RawMessage("{}")
+	}
+	for key := range m {
+		if strings.HasPrefix(key, "dev.bulkhead/") {
+			delete(m, key)
+		}
+	}
+	out, err := content.Marshal(m)
+	if err != nil {
+		return json.RawMessage("{}")
+	}
+	return out
 }
 
 type errorMeta struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/tidwall/gjson"
 	"github.com/tidwall/sjson"
 
+	"github.com/bulkhead-dev/bulkhead/host/internal/content"
 	"github.com/bulkhead-dev/bulkhead/host/internal/policy"
 	"github.com/bulkhead-dev/bulkhead/host/internal/session"
 )
@@ -18,7 +19,8 @@ import (
 // exchange travels with one request: its bytes in, and the parts of its result
 // that go out as bytes (nil takes the key out).
 type exchange struct {
-	message []byte // as it came
+	message []byte          // as it came
+	id      json.RawMessage // of the request, as it came
 	peer    *peer
 	splice  map[string]json.RawMessage
 	failure *rpcFailure // answered instead of a result
@@ -76,6 +78,11 @@ func (d *door) toLibrary(message []byte) ([]byte, string) {
 // finish splices what the handlers left into the library's answer.
 func (x *exchange) finish(answer []byte) []byte {
 	id := gjson.GetBytes(answer, "id")
+	if len(x.id) > 0 && id.Raw != string(x.id) { // the library reads large numbers as floats
+		if spliced, err := sjson.SetRawBytes(answer, "id", x.id); err == nil {
+			answer, id.Raw = spliced, string(x.id)
+		}
+	}
 	if x.failure != nil {
 		raw, err := json.Marshal(x.failure.response(json.RawMessage(id.Raw)))
 		if err == nil {
@@ -113,6 +120,18 @@ func (f rpcFailure) response(id json.RawMessage) any {
 		e["data"] = f.data
 	}
 	return rawObject{"jsonrpc": json.RawMessage(`"2.0"`), "id": id, "error": mustJSON(e)}
+}
+
+// encode writes a message on one line; what is JSON already keeps its bytes.
+func encode(v any) ([]byte, error) {
+	raw, ok := v.(json.RawMessage)
+	if !ok {
+		return content.Marshal(v)
+	}
+	if line := content.Line(raw); line != nil {
+		return line, nil
+	}
+	return nil, errors.New("the message is not JSON")
 }
 
 func mustJSON(v any) json.RawMessage {

@@ -16,6 +16,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/tidwall/gjson"
 
+	"github.com/bulkhead-dev/bulkhead/host/internal/content"
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 	"github.com/bulkhead-dev/bulkhead/host/internal/policy"
 	"github.com/bulkhead-dev/bulkhead/host/internal/session"
@@ -76,6 +77,13 @@ func (d *door) post(out *responder, r *http.Request, agent *policy.Agent, fixed 
 	}
 	// The guard's deadline was for the body; now only a client that leaves ends the read.
 	_ = out.control.SetReadDeadline(time.Time{})
+	if err := content.Check(message); err != nil {
+		write := rpcError(nil, mcp.PARSE_ERROR, "the message is "+err.Error())
+		out.Header().Set("Content-Type", "application/json")
+		out.WriteHeader(http.StatusBadRequest)
+		_, _ = out.Write(mustJSON(write)) // a client that left needs no word
+		return
+	}
 	m := gjson.ParseBytes(message)
 	id := r.Header.Get(server.HeaderKeySessionID)
 	if !m.Get("method").Exists() && m.Get("id").Exists() {
@@ -93,7 +101,7 @@ func (d *door) post(out *responder, r *http.Request, agent *policy.Agent, fixed 
 		http.Error(out, err.Error(), status)
 		return
 	}
-	x := &exchange{message: message, splice: rawObject{}}
+	x := &exchange{message: message, id: json.RawMessage(m.Get("id").Raw), splice: rawObject{}}
 	if s != nil {
 		x.peer = &peer{agent: agent, session: s, send: out.event, spawn: func(f func()) { go f() }}
 		if id != "" {
@@ -189,7 +197,7 @@ func (o *responder) head() {
 
 // event sends a message of ours; the answer is a stream from then on.
 func (o *responder) event(v any) error {
-	raw, err := json.Marshal(v)
+	raw, err := encode(v)
 	if err != nil {
 		return err
 	}
@@ -250,7 +258,9 @@ func (o *responder) Write(p []byte) (int, error) {
 	}
 	switch {
 	case o.stream && before == "" && len(data) > 0: // the library does not know that this became a stream
-		before, after = "event: message\ndata: ", "\n\n"
+		before, data, after = "event: message\ndata: ", content.Line(data), "\n\n"
+	case o.stream:
+		data = content.Line(data) // an event's data has no line ends of its own
 	case !o.stream:
 		if f := o.exchange.failure; answer && f != nil && f.status != 0 {
 			o.status = f.status

@@ -121,7 +121,7 @@ func toolJSON(t *registry.Tool) ([]byte, error) {
 		}
 		entry.Meta, entry.Icons, entry.Execution = extra.Meta, extra.Icons, extra.Execution
 	}
-	return json.Marshal(entry)
+	return content.Marshal(entry)
 }
 
 // tools is what the library is told of: the one tool every call is turned into,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/call"
 	"github.com/bulkhead-dev/bulkhead/host/internal/content"
+	"github.com/bulkhead-dev/bulkhead/host/internal/listing"
 	"github.com/bulkhead-dev/bulkhead/host/internal/registry"
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 )
@@ -26,6 +27,9 @@ func (d *door) prompts(snap *registry.Snapshot) []server.ServerPrompt {
 	var out []server.ServerPrompt
 	taken := map[string]bool{}
 	for _, p := range snap.Prompts {
+		if !listing.Plugin(snap, d.agent(), p.Owner) {
+			continue
+		}
 		prompt := mcp.Prompt{Name: p.Name, Title: p.Title, Description: p.Description}
 		if len(p.Arguments) > 0 && json.Unmarshal(p.Arguments, &prompt.Arguments) != nil {
 			d.core.Log.Warn("a prompt's arguments can't be read", "prompt", p.Name, "plugin", p.Owner)
@@ -37,6 +41,9 @@ func (d *door) prompts(snap *registry.Snapshot) []server.ServerPrompt {
 		}})
 	}
 	for _, g := range snap.Guides {
+		if !listing.Plugin(snap, d.agent(), g.Owner) {
+			continue
+		}
 		name := "guide-" + g.Name
 		if taken[name] {
 			continue
@@ -54,6 +61,9 @@ func (d *door) resources(snap *registry.Snapshot) []server.ServerResource {
 	out := []server.ServerResource{{
 		Resource: mcp.NewResource(inboxURI, "Inbox of this session", mcp.WithMIMEType("application/json")), Handler: d.readInbox}}
 	for _, g := range snap.Guides {
+		if !listing.Plugin(snap, d.agent(), g.Owner) {
+			continue
+		}
 		uri := "guide://" + g.Name
 		out = append(out, server.ServerResource{
 			Resource: mcp.NewResource(uri, "Guide: "+g.Name, mcp.WithResourceDescription(g.Summary), mcp.WithMIMEType("text/markdown")),
@@ -62,6 +72,9 @@ func (d *door) resources(snap *registry.Snapshot) []server.ServerResource {
 			}})
 	}
 	for _, r := range snap.Resources {
+		if !listing.Plugin(snap, d.agent(), r.Owner) {
+			continue
+		}
 		if strings.HasPrefix(r.Uri, "guide://") || r.Uri == inboxURI {
 			continue // the host's own names
 		}
@@ -126,6 +139,9 @@ func (d *door) readInbox(ctx context.Context, _ mcp.ReadResourceRequest) ([]mcp.
 func (d *door) templates(snap *registry.Snapshot) []server.ServerResourceTemplate {
 	var out []server.ServerResourceTemplate
 	for _, t := range snap.Templates {
+		if !listing.Plugin(snap, d.agent(), t.Owner) {
+			continue
+		}
 		if !acceptableTemplate(t.UriTemplate) {
 			d.core.Log.Warn("a resource template can't be read", "template", t.UriTemplate, "plugin", t.Owner)
 			continue
@@ -150,15 +166,27 @@ func acceptableTemplate(uri string) (ok bool) {
 func (d *door) offersChanged(snap *registry.Snapshot) bool {
 	var names []string
 	for _, p := range snap.Prompts {
+		if !listing.Plugin(snap, d.agent(), p.Owner) {
+			continue
+		}
 		names = append(names, "p", p.Owner, p.Name, p.Title, p.Description, string(p.Arguments))
 	}
 	for _, g := range snap.Guides {
+		if !listing.Plugin(snap, d.agent(), g.Owner) {
+			continue
+		}
 		names = append(names, "g", g.Name, g.Summary, g.Markdown)
 	}
 	for _, r := range snap.Resources {
+		if !listing.Plugin(snap, d.agent(), r.Owner) {
+			continue
+		}
 		names = append(names, "r", r.Owner, r.Uri, r.Name, r.Description, r.Mime)
 	}
 	for _, t := range snap.Templates {
+		if !listing.Plugin(snap, d.agent(), t.Owner) {
+			continue
+		}
 		names = append(names, "t", t.Owner, t.UriTemplate, t.Name, t.Description, t.Mime)
 	}
 	print := sha256.Sum256([]byte(strings.Join(names, "\x00")))

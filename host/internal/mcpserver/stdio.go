@@ -14,6 +14,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/tidwall/gjson"
 
+	"github.com/bulkhead-dev/bulkhead/host/internal/content"
 	"github.com/bulkhead-dev/bulkhead/host/internal/policy"
 	"github.com/bulkhead-dev/bulkhead/host/internal/session"
 )
@@ -21,7 +22,10 @@ import (
 const (
 	maxLine     = 8 << 20 // bytes of one message; a larger one is refused and skipped
 	maxInFlight = 128     // requests of one client at a time
-	farewell    = 5 * time.Second
+	// farewell is what calls in flight get when the client closes its end.
+	farewell = 5 * time.Second
+	// readPatience is how long a client may not read before it counts as gone.
+	readPatience = 10 * time.Second
 )
 
 // conn is one client on a pair of streams, newline-delimited JSON-RPC. The
@@ -32,8 +36,10 @@ type conn struct {
 	client *client
 	in     *bufio.Reader
 
-	write sync.Mutex
-	out   io.Writer
+	write  sync.Mutex
+	out    io.Writer
+	broken error  // of the first write that failed
+	leave  func() // ends the connection
 
 	slots   chan struct{}
 	running sync.WaitGroup
@@ -85,6 +91,7 @@ func (c *conn) listChanged() {
 func (c *conn) serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	c.leave = cancel
 	ctx = c.door.lib.WithContext(ctx, c.client)
 	notified := make(chan struct{})
 	go func() {
@@ -191,8 +198,8 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 // message handles one message. Requests run beside each other; notifications
 // and answers are taken in order.
 func (c *conn) message(ctx context.Context, line []byte) error {
-	if !gjson.ValidBytes(line) {
-		return c.send(rpcError(nil, mcp.PARSE_ERROR, "the message is not JSON"))
+	if err := content.Check(line); err != nil {
+		return c.send(rpcError(nil, mcp.PARSE_ERROR, "the message is "+err.Error()))
 	}
 	m := gjson.ParseBytes(line)
 	if !m.IsObject() {
@@ -206,6 +213,8 @@ func (c *conn) message(ctx context.Context, line []byte) error {
 	case !id.Exists():
 		c.door.lib.HandleMessage(ctx, line)
 		return nil
+	case id.Type != gjson.String && id.Type != gjson.Number:
+		return c.send(rpcError(nil, mcp.INVALID_REQUEST, "a request's id is a string or a number"))
 	}
 	select {
 	case c.slots <- struct{}{}:
@@ -216,8 +225,9 @@ func (c *conn) message(ctx context.Context, line []byte) error {
 	go func() {
 		defer c.running.Done()
 		defer func() { <-c.slots }()
-		// A client that is gone shows at the next read; nobody is left to tell.
-		_ = c.send(c.request(ctx, line, id.Raw))
+		if err := c.send(c.request(ctx, line, id.Raw)); err != nil {
+			c.door.core.Log.Debug("an answer could not be sent", "session", c.client.session.ID, "error", err)
+		}
 	}()
 	return nil
 }
@@ -235,7 +245,7 @@ func (c *conn) request(ctx context.Context, line []byte, id string) (response an
 		return rpcError(json.RawMessage(id), mcp.INVALID_REQUEST, err.Error())
 	}
 	c.door.core.door(agent) // the rules may have changed since the last message
-	x := &exchange{message: line, splice: rawObject{}, peer: &peer{agent: agent, session: c.client.session, send: c.send,
+	x := &exchange{message: line, id: json.RawMessage(id), splice: rawObject{}, peer: &peer{agent: agent, session: c.client.session, send: c.send,
 		ask: func(ctx context.Context, method string, params any) (json.RawMessage, error) {
 			return c.pending.ask(ctx, "", method, params, c.send)
 		},
@@ -251,15 +261,25 @@ func (c *conn) request(ctx context.Context, line []byte, id string) (response an
 	return json.RawMessage(x.finish(raw))
 }
 
+// send writes one message. A client that does not read for a while has left: what
+// waits for it must not wait for ever.
 func (c *conn) send(v any) error {
-	raw, err := json.Marshal(v)
+	raw, err := encode(v)
 	if err != nil {
 		return err
 	}
 	c.write.Lock()
 	defer c.write.Unlock()
-	_, err = c.out.Write(append(raw, '\n'))
-	return err
+	if c.broken != nil {
+		return c.broken
+	}
+	if d, ok := c.out.(interface{ SetWriteDeadline(time.Time) error }); ok {
+		_ = d.SetWriteDeadline(time.Now().Add(readPatience)) // streams without deadlines are the caller's own
+	}
+	if _, c.broken = c.out.Write(append(raw, '\n')); c.broken != nil {
+		c.leave()
+	}
+	return c.broken
 }
 
 var _ server.ClientSession = (*client)(nil)

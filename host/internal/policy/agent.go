@@ -73,6 +73,11 @@ func (a *Agent) Allows(t *registry.Tool) bool {
 	return slices.Contains(a.Groups, t.Rating.Group) || matches(a.Tools, t.Name)
 }
 
+// Open says whether a whole group is open to the agent.
+func (a *Agent) Open(group string) bool {
+	return (len(a.Groups) == 0 && len(a.Tools) == 0) || slices.Contains(a.Groups, group)
+}
+
 // Narrow is the agent as profile allows, never wider than it is.
 func (a *Agent) Narrow(profile string) *Agent {
 	if profile == "" || profile == a.Profile {
