@@ -147,18 +147,42 @@ func wants(ctx context.Context, modern bool) func(level string) bool {
 	}
 }
 
-// events wires progress and logs of a call to the client. They are written before
-// the call returns, so none is lost before its result. While the call waits the
-// client hears so from time to time; stop ends that.
+// eventQueue is how many events of a call wait for a client that reads slowly;
+// what is more is dropped.
+const eventQueue = 512
+
+// events wires progress and logs of a call to the client. A client that does not
+// read must not hold up the plugin, so they wait in a queue; stop writes what is
+// left of it, so that none comes after the result. While the call waits the client
+// hears so from time to time.
 func events(req *call.Request, send func(any) error, token gjson.Result, wants func(string) bool) (stop func()) {
 	var mu sync.Mutex
+	var wg sync.WaitGroup
+	var queue chan any
 	last, done := 0.0, false
-	progress := func(p, total float64, message string) {
-		mu.Lock()
-		defer mu.Unlock()
-		if !token.Exists() || done {
+	tell := func(method string, params map[string]any) { // mu is held
+		if done {
 			return
 		}
+		if queue == nil {
+			queue = make(chan any, eventQueue)
+			wg.Go(func() {
+				for m := range queue {
+					_ = send(m) // a client that can't be written to shows at the answer
+				}
+			})
+		}
+		select {
+		case queue <- map[string]any{"jsonrpc": "2.0", "method": method, "params": params}:
+		default:
+		}
+	}
+	progress := func(p, total float64, message string) {
+		if !token.Exists() {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
 		last = max(last, p) // the protocol wants it to grow
 		params := map[string]any{"progressToken": json.RawMessage(token.Raw), "progress": last}
 		if total > 0 {
@@ -167,8 +191,7 @@ func events(req *call.Request, send func(any) error, token gjson.Result, wants f
 		if message != "" {
 			params["message"] = message
 		}
-		// A client that can't be written to shows at the next read.
-		_ = send(map[string]any{"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+		tell("notifications/progress", params)
 	}
 	req.Events = func(e *pluginv1.InvokeEvent) {
 		switch ev := e.Event.(type) {
@@ -179,33 +202,35 @@ func events(req *call.Request, send func(any) error, token gjson.Result, wants f
 			if data == nil || !wants(ev.Log.Level) {
 				return
 			}
-			_ = send(map[string]any{"jsonrpc": "2.0", "method": "notifications/message",
-				"params": map[string]any{"level": ev.Log.Level, "logger": ev.Log.Logger, "data": data}})
+			mu.Lock()
+			defer mu.Unlock()
+			tell("notifications/message", map[string]any{"level": ev.Log.Level, "logger": ev.Log.Logger, "data": data})
 		}
 	}
-	if !token.Exists() {
-		return func() {}
-	}
-	ticker := time.NewTicker(heartbeat)
 	ended := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			select {
-			case <-ticker.C:
-				progress(0, 0, "still running")
-			case <-ended:
-				return
+	if token.Exists() {
+		wg.Go(func() {
+			ticker := time.NewTicker(heartbeat)
+			defer ticker.Stop()
+			for {
+				select {
+				case <-ticker.C:
+					progress(0, 0, "still running")
+				case <-ended:
+					return
+				}
 			}
-		}
-	})
+		})
+	}
 	return func() {
-		ticker.Stop()
-		close(ended)
-		wg.Wait()
 		mu.Lock()
 		done = true
+		if queue != nil {
+			close(queue)
+		}
 		mu.Unlock()
+		close(ended)
+		wg.Wait()
 	}
 }
 
