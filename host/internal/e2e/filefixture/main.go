@@ -42,6 +42,13 @@ func main() {
 		sdk.NewTool(prefix+"_claim", "Gives a file away by its name alone.", func(_ context.Context, _ *sdk.Call, in claimArgs) (sdk.Result, error) {
 			return sdk.Files(sdk.FileRef{Path: in.Path, MIME: in.Mime}), nil
 		}),
+		sdk.NewTool(prefix+"_think", "Lets the caller's model think.", func(_ context.Context, c *sdk.Call, _ struct{}) (sdk.Result, error) {
+			if c.Round == 0 {
+				return sdk.NeedInput([]sdk.InputRequest{{ID: "turn", Kind: sdk.AskModel, Message: "A turn of your model.",
+					Model: json.RawMessage(`{"messages":[{"role":"user","content":{"type":"text","text":"What is a bulkhead?"}}],"maxTokens":100}`)}}, nil), nil
+			}
+			return sdk.TextResult(c.Input["turn"].Action + " " + string(c.Input["turn"].Content)), nil
+		}),
 	}
 	if prefix == "ff" {
 		p.Tools = append(p.Tools, sdk.NewTool("search_known_services", "Finds services.", func(_ context.Context, _ *sdk.Call, in queryArgs) (sdk.Result, error) {
