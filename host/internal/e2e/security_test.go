@@ -475,7 +475,18 @@ func TestSlowClients(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	testbin.Await(t, 20*time.Second, "the readers to stall", func() bool { return ann.metric(`bulkhead_http_connections{state="busy"}`) >= 24 })
+	mcp := w.initialize("/mcp", "token-of-ann")
+	big := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"fx_echo","arguments":{"x":"` + strings.Repeat("x", 900_000) + `"}}}`
+	for range 4 {
+		c := ann.dial()
+		if err := c.Conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+			t.Fatal(err)
+		}
+		go func() { // blocks as soon as the host does, and ends with the connection
+			_, _ = io.WriteString(c, strings.Repeat(fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer token-of-ann\r\nMcp-Session-Id: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n%s", mcp, len(big), big), 10))
+		}()
+	}
+	testbin.Await(t, 20*time.Second, "the readers to stall", func() bool { return ann.metric(`bulkhead_http_connections{state="busy"}`) >= 24+8+4 })
 	// The slow headers are dropped by now or soon; only those who stall stay busy.
 	all.Wait()
 	testbin.Await(t, 90*time.Second, "the stalled readers to be dropped", func() bool {

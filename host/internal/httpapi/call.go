@@ -43,8 +43,7 @@ func (a *API) call(w http.ResponseWriter, r *http.Request, who who) {
 		write(w, status, result)
 		return
 	}
-	ctx, out := open(w, r, kind)
-	defer out.cancel(nil)
+	out := open(w, kind)
 	req.Events = func(e *pluginv1.InvokeEvent) { relay(out, e) }
 	var waits atomic.Pointer[string]
 	req.Asked = func(_ context.Context, questions []store.Question) {
@@ -68,7 +67,7 @@ func (a *API) call(w http.ResponseWriter, r *http.Request, who who) {
 	if !who.operator {
 		out.begin()
 	}
-	reply := a.Pipeline.Call(ctx, req)
+	reply := a.Pipeline.Call(r.Context(), req)
 	stop()
 	out.send("result", 0, api.CallEvent{Result: a.resultView(reply, req.Caller)})
 }

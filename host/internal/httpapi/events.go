@@ -40,8 +40,7 @@ func (a *API) events(w http.ResponseWriter, r *http.Request, who who) {
 		}
 	}
 	follow = follow || kind == eventStream && r.URL.Query().Get("follow") != "false"
-	ctx, out := open(w, r, kind)
-	defer out.cancel(nil)
+	ctx, out := r.Context(), open(w, kind)
 	out.begin()
 	var tail []event.Event
 	var next <-chan event.Event

@@ -1,8 +1,11 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"time"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 )
 
 const (
@@ -12,20 +15,26 @@ const (
 )
 
 // paced gives every write of an answer a deadline of its own, so that a reader
-// that stops reading is dropped, and one that is only slow is not.
+// that stops reading is dropped, and one that is only slow is not. The request's
+// context ends with the first write that fails: whoever makes the answer stops.
 func paced(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p := &pacer{ResponseWriter: w, control: http.NewResponseController(w)}
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		p := &pacer{ResponseWriter: w, control: http.NewResponseController(w), cancel: cancel}
 		p.extend()
 		defer p.extend() // what the server itself still has to send
-		h.ServeHTTP(p, r)
+		h.ServeHTTP(p, r.WithContext(ctx))
 	})
 }
 
 type pacer struct {
 	http.ResponseWriter
 	control *http.ResponseController
+	cancel  context.CancelCauseFunc
 }
+
+var errReaderLeft = fault.New(fault.CallCancelled, "the reader of the answer left")
 
 // Unwrap lets response controllers reach the connection.
 func (p *pacer) Unwrap() http.ResponseWriter { return p.ResponseWriter }
@@ -45,14 +54,25 @@ func (p *pacer) Write(b []byte) (n int, err error) {
 		step := b[:min(len(b), writeStep)]
 		m, err := p.ResponseWriter.Write(step)
 		n += m
-		if b = b[len(step):]; err != nil || len(b) == 0 {
+		if err != nil {
+			p.cancel(errReaderLeft)
 			return n, err
+		}
+		if b = b[len(step):]; len(b) == 0 {
+			return n, nil
 		}
 	}
 }
 
-// Flush sends what was written so far.
-func (p *pacer) Flush() {
+// FlushError sends what was written so far.
+func (p *pacer) FlushError() error {
 	p.extend()
-	_ = p.control.Flush() // a reader that left shows at the next write
+	err := p.control.Flush()
+	if err != nil {
+		p.cancel(errReaderLeft)
+	}
+	return err
 }
+
+// Flush is FlushError for those who can't use the error.
+func (p *pacer) Flush() { _ = p.FlushError() }

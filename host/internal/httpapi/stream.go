@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -30,25 +29,22 @@ func wants(r *http.Request) string {
 	return ""
 }
 
-// stream writes values as they come, each flushed under its own deadline. Once a
-// write fails the reader is gone, and the stream's context ends.
+// stream writes values as they come, each flushed. Once a write fails the reader is
+// gone; the request's context has then ended.
 type stream struct {
-	w      http.ResponseWriter
-	rc     *http.ResponseController
-	sse    bool
-	cancel context.CancelCauseFunc
+	w   http.ResponseWriter
+	rc  *http.ResponseController
+	sse bool
 
 	mu     sync.Mutex
 	broken bool
 }
 
-// open begins a stream of the kind on w; ctx ends with its reader.
-func open(w http.ResponseWriter, r *http.Request, kind string) (context.Context, *stream) {
-	ctx, cancel := context.WithCancelCause(r.Context())
+// open begins a stream of the kind on w.
+func open(w http.ResponseWriter, kind string) *stream {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("X-Accel-Buffering", "no")
-	s := &stream{w: w, rc: http.NewResponseController(w), sse: kind == eventStream, cancel: cancel}
-	return ctx, s
+	return &stream{w: w, rc: http.NewResponseController(w), sse: kind == eventStream}
 }
 
 // begin sends the head before there is anything to say.
@@ -95,10 +91,7 @@ func (s *stream) write(text string) {
 	if err == nil {
 		err = s.rc.Flush()
 	}
-	if err != nil {
-		s.broken = true
-		s.cancel(fault.New(fault.CallCancelled, "the reader of the answer left"))
-	}
+	s.broken = err != nil
 }
 
 // beats shows life until stop is called.
