@@ -67,6 +67,7 @@ type Host struct {
 	rules    *policy.Policy
 	events   *event.Bus
 	control  string
+	refused  atomic.Int64         // when a peer was last told of, in nanoseconds
 	conns    *httpapi.Connections // of the TCP address
 
 	changing sync.Mutex // one change of plugins at a time
@@ -160,7 +161,7 @@ func (h *Host) wire() error {
 			return names, len(listing.Callable(snap, a)), cfg.Session.ListBudget
 		}}
 	tune := supervise.Options{
-		DataDir: data, RunDir: h.runDir(), SharedDir: cfg.Host.SharedDir,
+		DataDir: data, RunDir: h.runDir(), SharedDir: cfg.Host.SharedDir, Hide: h.ownFiles(),
 		Offers: h.registry, HostServices: services, DescribeCache: describes{h.store}, Generations: generations{h.store},
 		Log: h.log, HostVersion: h.opts.Version, OnEvent: h.pluginEvent,
 	}
@@ -216,7 +217,7 @@ func (h *Host) open() error {
 	if err := os.Chmod(h.control, 0o600); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	h.serve("control socket "+h.control, httpapi.SameUser{Listener: l}, true)
+	h.serve("control socket "+h.control, httpapi.SameUser{Listener: l, Refused: h.refusedPeer}, true)
 	if h.opts.Private || h.cfg().HTTP == nil {
 		return nil
 	}
@@ -227,6 +228,16 @@ func (h *Host) open() error {
 	h.log.Info("the HTTP address admits a number of connections", "connections", h.conns.Counts().Limit, "open_files", httpapi.OpenFiles())
 	h.serve("http://"+t.Addr().String(), t, false)
 	return nil
+}
+
+// refusedPeer tells of a process that tried the control socket and may not: a
+// plugin that poses as the operator, most likely. The log is kept readable.
+func (h *Host) refusedPeer(pid int, why string) {
+	now := time.Now().UnixNano()
+	if last := h.refused.Load(); now-last < int64(time.Second) || !h.refused.CompareAndSwap(last, now) {
+		return
+	}
+	h.log.Warn("a process was refused at the control socket", "pid", pid, "reason", why)
 }
 
 func (h *Host) serve(name string, l net.Listener, control bool) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 )
@@ -30,6 +31,22 @@ func (h *Host) runDir() string {
 		return path
 	}
 	return shortDir(h.cfg().Host.DataDir)
+}
+
+// ownFiles is what of this host's files no plugin may see: state, keys and
+// secrets, sockets, the plugins folder and the config. A part that a link leads
+// out of the data dir is named too.
+func (h *Host) ownFiles() []string {
+	c := h.cfg()
+	data := c.Host.DataDir
+	all := []string{data, c.Host.SharedDir, c.Host.PluginDir, h.runDir(), filepath.Dir(ControlSocket(data))}
+	if c.File != "" {
+		all = append(all, filepath.Join(c.Dir, filepath.Base(c.File)))
+	}
+	for _, part := range []string{"plugins", "tmp", "run", "secrets", "memory", "bulkhead.db", "host.key"} {
+		all = append(all, filepath.Join(data, part))
+	}
+	return slices.DeleteFunc(all, func(path string) bool { return path == "" })
 }
 
 // shortDir stands for a data dir whose own path is too long for sockets. It is

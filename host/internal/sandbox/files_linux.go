@@ -27,8 +27,10 @@ var floor = []Path{
 }
 
 // files builds the file system the plugin sees: a small root of what is admitted
-// under strict, a /proc of its own processes elsewhere.
+// under strict; elsewhere the machine's, with a /proc of its own processes and the
+// host's own files hidden.
 func (o *order) files(r *Report) error {
+	o.refuseAsked(r)
 	for _, p := range o.Profile.Paths {
 		if _, err := os.Stat(p.Path); err != nil {
 			if p.Must {
@@ -39,22 +41,45 @@ func (o *order) files(r *Report) error {
 			}
 		}
 	}
-	if !o.NS.Mount {
+	if o.Profile.Name == Strict && !o.wholeRoot() {
+		if !o.NS.Mount {
+			if o.opensHost() {
+				r.lacks("the host's own files hidden (no mount namespace)")
+			}
+			return nil
+		}
+		if err := o.smallRoot(); err != nil {
+			r.lacks("a root of its own (%v)", err)
+			return nil
+		}
+		o.Rooted = true
+		r.has("own root with %d paths", len(o.paths()))
 		return nil
 	}
-	if o.Profile.Name != Strict || o.wholeRoot() {
+	if o.NS.Mount {
 		if err := freshProc("/proc"); err != nil {
 			r.lacks("a /proc of its own (%v)", err)
 		}
-		return nil
 	}
-	if err := o.smallRoot(); err != nil {
-		r.lacks("a root of its own (%v)", err)
-		return nil
-	}
-	o.Rooted = true
-	r.has("own root with %d paths", len(o.paths()))
+	o.hideHost(r)
 	return nil
+}
+
+// hideHost hides the host's own files from a plugin that sees the machine's.
+func (o *order) hideHost(r *Report) {
+	switch {
+	case o.Profile.Name == None || len(o.Profile.Hide) == 0:
+		return
+	case !o.NS.Mount:
+		r.lacks("the host's own files hidden (no mount namespace)")
+		return
+	}
+	if err := o.hide("/"); err != nil {
+		r.lacks("the host's own files hidden (%v)", err)
+		return
+	}
+	o.Hidden = true
+	r.has("the host's own files hidden")
 }
 
 func (o order) wholeRoot() bool {
@@ -101,19 +126,14 @@ func (o order) smallRoot() error {
 		}
 	}()
 	for _, p := range o.paths() {
-		info, err := os.Stat(p.Path)
-		if err != nil {
+		if _, err := os.Stat(p.Path); err != nil {
 			continue // files told of those that matter
 		}
-		tree, err := unix.OpenTree(unix.AT_FDCWD, p.Path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+		k, err := take(p, p.Path)
 		if err != nil {
-			return fmt.Errorf("open %s: %w", p.Path, err)
+			return err
 		}
-		pieces = append(pieces, piece{p, tree, info.IsDir()})
-		if p.Access != Write {
-			// Landlock says so too; this holds where the kernel has none.
-			unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
-		}
+		pieces = append(pieces, k)
 	}
 
 	const at = "/tmp" // any folder that exists: hidden from here on
@@ -128,6 +148,9 @@ func (o order) smallRoot() error {
 		if err := place(base, p); err != nil {
 			return err
 		}
+	}
+	if err := o.hide(base); err != nil {
+		return err
 	}
 	proc := filepath.Join(base, "proc")
 	if err := os.MkdirAll(proc, 0o755); err != nil {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // ErrRefused marks what the config asked for by name and can't be had here.
@@ -42,6 +44,11 @@ func Wrap(cmd *exec.Cmd, p Profile) (*Guard, error) {
 	switch {
 	case !can.PID:
 		o.Mode = modeKeeper // lives on until it has killed the plugin's tree
+		// Should a plugin kill its keeper, what it leaves still is below this host,
+		// and known as such.
+		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+			return nil, fmt.Errorf("look after what keepers leave: %w", err)
+		}
 	case p.Name == Strict:
 		o.Mode = modeExec
 	default:

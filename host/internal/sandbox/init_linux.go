@@ -24,6 +24,11 @@ func (o order) look(r *Report) error {
 		attr.Pdeathsig = syscall.SIGKILL
 		attr.Setpgid = true
 	}
+	if o.Hidden && o.NS.User && os.Geteuid() == 0 {
+		// The plugin keeps what it needs to mount for its children, in a namespace
+		// of its own: what was mounted outside of it can't be taken off inside.
+		spaces{User: true, Mount: true}.apply(attr)
+	}
 	cmd := exec.Cmd{
 		Path: o.Path, Args: o.Args, Env: pluginEnv(),
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, SysProcAttr: attr,

@@ -33,6 +33,7 @@ type order struct {
 	NS      spaces   `json:"ns"`
 	Group   string   `json:"group,omitempty"`  // cgroup to join
 	Rooted  bool     `json:"rooted,omitempty"` // runs in a small root
+	Hidden  bool     `json:"hidden,omitempty"` // the host's own files are covered
 	Report  Report   `json:"report"`           // of the keeper, for its inner shim
 }
 

@@ -39,6 +39,7 @@ type Path struct {
 	Path   string // absolute
 	Access Access
 	Must   bool // named by the operator: missing is an error
+	Asked  bool // by the plugin itself: opens nothing that is hidden
 }
 
 // Profile is everything asked of one sandbox.
@@ -47,6 +48,9 @@ type Profile struct {
 	Name    string // strict | launcher | none; empty = strict
 	Network string // none | all; empty = none under strict, else all
 	Paths   []Path // beside the floor
+	// Hide is what belongs to the host: under strict and launcher nothing of it is
+	// seen but what Paths name in it.
+	Hide []string
 
 	Memory    int64 // bytes of data segment (RLIMIT_DATA); 0 = no limit
 	Processes int   // processes and threads; 0 = no limit

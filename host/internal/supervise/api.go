@@ -87,6 +87,8 @@ type Options struct {
 	DataDir   string // state of plugins: plugins/NAME, tmp
 	RunDir    string // sockets; short
 	SharedDir string // the real folder behind /shared; empty = none
+	// Hide is what no plugin may see but its own folders in it: files of the host.
+	Hide []string
 
 	Offers        Offers
 	HostServices  HostServices  // nil = none

@@ -121,7 +121,7 @@ func (u *unit) bring(ctx context.Context, spec Plugin) (_ *generation, err error
 	if err != nil {
 		return nil, err
 	}
-	profile.NoNamespaces = opts.NoNamespaces
+	profile.NoNamespaces, profile.Hide = opts.NoNamespaces, opts.Hide
 
 	u.mu.Lock()
 	number, err := u.count()

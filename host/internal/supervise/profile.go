@@ -41,7 +41,7 @@ func profileOf(p Plugin, desc *pluginv1.DescribeResponse, paths []sandbox.Path) 
 	add := func(access sandbox.Access, must bool, list []string) {
 		for _, path := range list {
 			if filepath.IsAbs(path) {
-				out.Paths = append(out.Paths, sandbox.Path{Path: filepath.Clean(path), Access: access, Must: must})
+				out.Paths = append(out.Paths, sandbox.Path{Path: filepath.Clean(path), Access: access, Must: must, Asked: !must})
 			}
 		}
 	}
