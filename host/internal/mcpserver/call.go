@@ -3,7 +3,9 @@ package mcpserver
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,6 +30,10 @@ func (d *door) callTool(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallTo
 	x := exchangeOf(ctx)
 	empty := &mcp.CallToolResult{Content: []mcp.Content{}}
 	params := gjson.GetBytes(x.message, "params")
+	var before map[string]bool
+	if x.peer != nil {
+		before = x.peer.session.Active()
+	}
 	reply, err := d.run(ctx, x, call.Request{Tool: params.Get("name").Str, Arguments: []byte(params.Get("arguments").Raw)})
 	if err != nil || reply == nil {
 		return empty, err
@@ -36,7 +42,26 @@ func (d *door) callTool(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallTo
 		x.failure = &rpcFailure{code: mcp.INVALID_PARAMS, message: f.Message}
 		return empty, nil
 	}
+	if hint := activated(before, x.peer.session.Active()); hint != "" && !reply.Result.IsError {
+		reply.Result.Content = append(slices.Clone(reply.Result.Content), call.Text(hint).Content...)
+	}
 	return d.finish(x, reply)
+}
+
+// activated says how to reach what a call activated: many clients never ask for
+// their list again, and a list of 2026-07-28 does not change.
+func activated(before, after map[string]bool) string {
+	var names []string
+	for name := range after {
+		if !before[name] {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("Now at hand: %s. What your tool list does not show is called with %s(name, arguments).", strings.Join(names, ", "), call.CallTool)
 }
 
 // run takes one request of a client through the pipeline, with all that may
