@@ -123,6 +123,7 @@ var volatile = []struct {
 	{regexp.MustCompile(`(?m)^  sandbox can't have here: .*\n`), ""},
 	{regexp.MustCompile(`(?s)"in_force": \[.*?\](,\s*"missing": \[.*?\])?`), `"in_force": ["WHAT THIS MACHINE HAS"]`},
 	{regexp.MustCompile(`\bms=\d+`), "ms=N"},
+	{regexp.MustCompile(`"connections":\d+,"open_files":\d+`), `"connections":"N","open_files":"N"`},
 	{regexp.MustCompile(`"ms":\d+`), `"ms":"N"`},
 	{regexp.MustCompile(`PLUGIN +STATE +PID +GEN`), "PLUGIN  STATE  PID  GEN"},
 	{regexp.MustCompile(` ms=N session`), " session"}, // a call of 0 ms shows none

@@ -225,7 +225,7 @@ func (h *Host) open() error {
 	if err != nil {
 		return fault.New(fault.AddressUnusable, "the HTTP address %s can't be opened: %w", h.cfg().HTTP.Address, err)
 	}
-	h.log.Info("the HTTP address admits a number of connections", "connections", h.conns.Counts().Limit, "open_files", httpapi.OpenFiles())
+	h.log.Info("connections of the HTTP address are bounded", "connections", h.conns.Counts().Limit, "open_files", httpapi.OpenFiles())
 	h.serve("http://"+t.Addr().String(), t, false)
 	return nil
 }
