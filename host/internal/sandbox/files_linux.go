@@ -30,6 +30,7 @@ var floor = []Path{
 // under strict; elsewhere the machine's, with a /proc of its own processes and the
 // host's own files hidden.
 func (o *order) files(r *Report) error {
+	o.survey()
 	o.refuseAsked(r)
 	for _, p := range o.Profile.Paths {
 		if _, err := os.Stat(p.Path); err != nil {

@@ -13,10 +13,19 @@ import (
 // emptyFile covers a file that is hidden.
 const emptyFile = "/dev/null"
 
-// hidden is what of Profile.Hide exists, by its real paths, outermost only.
-func (o order) hidden() []string {
+// survey finds where links lead, before any mount covers the way.
+func (o *order) survey() {
+	o.real = map[string]string{}
+	for _, p := range o.paths() {
+		o.real[p.Path] = resolved(p.Path)
+	}
+	o.hidden = hidden(o.Profile.Hide)
+}
+
+// hidden is what of these exists, by real paths, outermost only.
+func hidden(paths []string) []string {
 	var all []string
-	for _, h := range o.Profile.Hide {
+	for _, h := range paths {
 		real, err := filepath.EvalSymlinks(h)
 		if err != nil || slices.ContainsFunc(floor, func(p Path) bool { return covers(real, p.Path) }) {
 			continue // absent, or a folder of the system that happens to hold plugins
@@ -50,9 +59,9 @@ func resolved(path string) string {
 // opensHost reports whether an admitted path has something hidden in it, which
 // file rules alone can't take out again.
 func (o order) opensHost() bool {
-	return slices.ContainsFunc(o.hidden(), func(h string) bool {
+	return slices.ContainsFunc(o.hidden, func(h string) bool {
 		return slices.ContainsFunc(o.paths(), func(p Path) bool {
-			to := resolved(p.Path)
+			to := o.real[p.Path]
 			return to != h && covers(to, h)
 		})
 	})
@@ -61,10 +70,9 @@ func (o order) opensHost() bool {
 // refuseAsked drops what the plugin itself asked for of what is hidden from it:
 // the operator alone may open that.
 func (o *order) refuseAsked(r *Report) {
-	hidden := o.hidden()
 	o.Profile.Paths = slices.DeleteFunc(slices.Clone(o.Profile.Paths), func(p Path) bool {
-		at := resolved(p.Path)
-		bad := p.Asked && slices.ContainsFunc(hidden, func(h string) bool { return covers(h, at) })
+		at := o.real[p.Path]
+		bad := p.Asked && slices.ContainsFunc(o.hidden, func(h string) bool { return covers(h, at) })
 		if bad {
 			r.lacks("%s (asked for by the plugin; it belongs to the host)", p.Path)
 		}
@@ -75,7 +83,7 @@ func (o *order) refuseAsked(r *Report) {
 // hide covers the host's own files with empty folders that hold nothing but what
 // the profile names in them. base is where the root lies.
 func (o order) hide(base string) error {
-	for _, h := range o.hidden() {
+	for _, h := range o.hidden {
 		if o.names(h) {
 			continue // the operator opens all of it
 		}
@@ -105,7 +113,7 @@ func (o order) places(base, hidden string) []string {
 		return out
 	}
 	for _, p := range o.paths() {
-		to := resolved(p.Path)
+		to := o.real[p.Path]
 		if rel, err := filepath.Rel(to, hidden); err == nil && covers(to, hidden) {
 			if at := filepath.Join(base, p.Path, rel); !slices.Contains(out, at) {
 				out = append(out, at)
@@ -117,7 +125,7 @@ func (o order) places(base, hidden string) []string {
 
 // names reports whether the profile admits exactly this path.
 func (o order) names(path string) bool {
-	return slices.ContainsFunc(o.Profile.Paths, func(p Path) bool { return !p.Asked && resolved(p.Path) == path })
+	return slices.ContainsFunc(o.Profile.Paths, func(p Path) bool { return !p.Asked && o.real[p.Path] == path })
 }
 
 func (o order) hideFolder(base, folder string) error {
@@ -129,7 +137,7 @@ func (o order) hideFolder(base, folder string) error {
 	}()
 	for _, p := range o.paths() {
 		at := []string{p.Path}
-		if to := resolved(p.Path); base == "/" && to != p.Path {
+		if to := o.real[p.Path]; base == "/" && to != p.Path {
 			at = append(at, to)
 		}
 		for _, at := range at {

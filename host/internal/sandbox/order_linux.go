@@ -34,7 +34,9 @@ type order struct {
 	Group   string   `json:"group,omitempty"`  // cgroup to join
 	Rooted  bool     `json:"rooted,omitempty"` // runs in a small root
 	Hidden  bool     `json:"hidden,omitempty"` // the host's own files are covered
-	Report  Report   `json:"report"`           // of the keeper, for its inner shim
+	hidden  []string
+	real    map[string]string // admitted paths without links
+	Report  Report            `json:"report"` // of the keeper, for its inner shim
 }
 
 // spaces are the namespaces the shim was born into.
