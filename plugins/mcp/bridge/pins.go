@@ -1,0 +1,38 @@
+package bridge
+
+import (
+	"slices"
+	"sync"
+)
+
+// pins remembers which servers each session called last, for as many as may stay
+// listed at once. A restart forgets it; the host's own lists go on.
+type pins struct {
+	mu    sync.Mutex
+	sets  map[string][]string // by session, oldest first
+	order []string            // of sessions, oldest first
+}
+
+const maxPinSessions = 2000
+
+// use notes a call of a set's server and gives the sets that had to make room.
+func (p *pins) use(session, set string, most int) (dropped []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sets == nil {
+		p.sets = map[string][]string{}
+	}
+	if _, known := p.sets[session]; !known {
+		p.order = append(p.order, session)
+		if len(p.order) > maxPinSessions {
+			delete(p.sets, p.order[0])
+			p.order = p.order[1:]
+		}
+	}
+	now := append(slices.DeleteFunc(p.sets[session], func(s string) bool { return s == set }), set)
+	if n := len(now) - most; n > 0 {
+		dropped, now = slices.Clone(now[:n]), slices.Clone(now[n:])
+	}
+	p.sets[session] = now
+	return dropped
+}

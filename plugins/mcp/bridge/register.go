@@ -1,0 +1,247 @@
+package bridge
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/settings"
+	"github.com/bulkhead-dev/bulkhead/sdk"
+)
+
+// registration is what is kept of a server an agent added.
+type registration struct {
+	Name string    `json:"name"`
+	URL  string    `json:"url"`
+	By   string    `json:"by,omitempty"`
+	At   time.Time `json:"at"`
+}
+
+const maxRegistered = 100
+
+func (b *Bridge) loadRegistered(ctx context.Context) ([]settings.Server, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	entries, _, err := b.plugin.Host().State().List(ctx, "registered/", "", maxRegistered)
+	if err != nil {
+		return nil, err
+	}
+	var out []settings.Server
+	for _, e := range entries {
+		raw, _, found, err := b.plugin.Host().State().Get(ctx, e.Key)
+		if err != nil {
+			return out, err
+		}
+		var r registration
+		if found && json.Unmarshal(raw, &r) == nil && settings.CheckName(r.Name) == nil && settings.CheckURL(r.URL) == nil {
+			out = append(out, settings.Server{Name: r.Name, URL: r.URL})
+		}
+	}
+	return out, nil
+}
+
+func (b *Bridge) register(ctx context.Context, call *sdk.Call, a arguments) (sdk.Result, error) {
+	name, err := a.text("name", "a new name for the server")
+	if err != nil {
+		return sdk.Result{}, err
+	}
+	address, err := a.text("url", "the server's address")
+	if err != nil {
+		return sdk.Result{}, err
+	}
+	if err := settings.CheckName(name); err != nil {
+		return sdk.Result{}, sdk.Errorf(sdk.InvalidArguments, "%v", err)
+	}
+	if err := settings.CheckURL(address); err != nil {
+		return sdk.Result{}, sdk.Errorf(sdk.InvalidArguments, "%v", err)
+	}
+	if err := b.publicURL(address); err != nil {
+		return sdk.Result{}, sdk.Errorf(sdk.Denied, "%v", err)
+	}
+	s, err := b.admit(settings.Server{Name: name, URL: address})
+	if err != nil {
+		return sdk.Result{}, err
+	}
+	tried := func(v *view, err error) (sdk.Result, error) {
+		if err != nil {
+			return sdk.Textf("Server %q is registered but not connected: %v. It is tried again; mcp_unregister_server removes it.", name, err), nil
+		}
+		return sdk.Textf("Server %q is connected; it has %d tools: %s.", name, len(v.tools), orElse(list(v.typedNames(), 20), "none")), nil
+	}
+	raw, err := json.Marshal(registration{name, address, call.Agent, time.Now().UTC()})
+	if err != nil {
+		return sdk.Result{}, err
+	}
+	if _, err := b.plugin.Host().State().Put(ctx, "registered/"+strings.ToLower(name), raw, false); err != nil {
+		b.forget(s)
+		return sdk.Result{}, fmt.Errorf("the server can't be kept: %w", err)
+	}
+	var v *view
+	err = s.look(ctx, func(_ *link, x *view) error { v = x; return nil })
+	return tried(v, err)
+}
+
+// admit adds a registered server, unless one like it is there.
+func (b *Bridge) admit(conf settings.Server) (*server, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.run == nil || b.stopped {
+		return nil, sdk.Errorf(sdk.Unavailable, "the bridge is not serving").After(time.Second)
+	}
+	registered := 0
+	for _, s := range b.servers {
+		switch {
+		case strings.EqualFold(s.conf.Name, conf.Name) && s.agent:
+			return nil, sdk.Errorf(sdk.Conflict, "server %q is registered already; unregister it first", conf.Name)
+		case strings.EqualFold(s.conf.Name, conf.Name):
+			return nil, sdk.Errorf(sdk.Conflict, "server %q is managed by the operator; choose another name", conf.Name)
+		case s.id == identity(&conf):
+			return nil, sdk.Errorf(sdk.Conflict, "server %q is this very server; use it by that name", s.conf.Name)
+		}
+		if s.agent {
+			registered++
+		}
+	}
+	if registered >= maxRegistered {
+		return nil, sdk.Errorf(sdk.Conflict, "%d servers are registered, and that is the most; unregister one first", registered)
+	}
+	s := b.add(conf, true)
+	s.start(b.run)
+	return s, nil
+}
+
+func (b *Bridge) unregister(ctx context.Context, _ *sdk.Call, a arguments) (sdk.Result, error) {
+	s, err := b.server(a)
+	if err != nil {
+		return sdk.Result{}, err
+	}
+	if !s.agent {
+		return sdk.Result{}, sdk.Errorf(sdk.Denied, "server %q is managed by the operator and can't be removed here", s.conf.Name)
+	}
+	if _, err := b.plugin.Host().State().Delete(ctx, "registered/"+strings.ToLower(s.conf.Name)); err != nil {
+		return sdk.Result{}, fmt.Errorf("the server can't be removed: %w", err)
+	}
+	b.forget(s)
+	return sdk.Textf("Server %q is disconnected and removed.", s.conf.Name), nil
+}
+
+// forget takes a server away.
+func (b *Bridge) forget(s *server) {
+	key := strings.ToLower(s.conf.Name)
+	b.mu.Lock()
+	if b.servers[key] == s {
+		delete(b.servers, key)
+		b.order = slices.DeleteFunc(b.order, func(k string) bool { return k == key })
+	}
+	b.mu.Unlock()
+	s.halt()
+	b.plugin.Offers().Remove(s.set())
+}
+
+// identity of a server's settings as far as they say which server it is and what
+// is open of it; it is a hash, since headers and env hold secrets.
+func identity(c *settings.Server) string {
+	parts := []string{c.Transport, normalURL(c.URL), strings.Join(c.Command, "\x1e"), c.Dir}
+	for _, m := range []map[string]string{c.Env, c.Headers} {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			parts = append(parts, strings.ToLower(k)+"="+m[k])
+		}
+		parts = append(parts, "\x1d")
+	}
+	if c.Auth != nil {
+		parts = append(parts, c.Auth.Bearer)
+	}
+	for _, l := range [][]string{c.AllowedTools, c.DeniedTools} {
+		parts = append(parts, strings.ToLower(strings.Join(slices.Sorted(slices.Values(l)), "\x1e")))
+	}
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x1f")))
+	return hex.EncodeToString(sum[:])
+}
+
+func normalURL(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return strings.ToLower(strings.TrimRight(raw, "/"))
+	}
+	u.Scheme, u.Host = strings.ToLower(u.Scheme), strings.ToLower(u.Host)
+	return strings.TrimRight(u.String(), "/")
+}
+
+func sameURL(a, b string) bool { return a != "" && normalURL(a) == normalURL(b) }
+
+// publicURL refuses addresses that are private at first sight; what a name leads
+// to is checked when it is dialled.
+func (b *Bridge) publicURL(raw string) error {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return err
+	}
+	host := u.Hostname()
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return b.mayDial(raw)(netip.AddrPortFrom(addr, 0))
+	}
+	if lower := strings.ToLower(strings.TrimRight(host, ".")); (lower == "localhost" || strings.HasSuffix(lower, ".localhost") || strings.HasSuffix(lower, ".internal") || !strings.Contains(lower, ".")) && !b.allowsHost(u) {
+		return privateError(host)
+	}
+	return nil
+}
+
+func privateError(host string) error {
+	return fmt.Errorf("%s is a private address; registered servers are public ones, unless the operator names the host in allow_hosts", host)
+}
+
+func (b *Bridge) allowsHost(u *url.URL) bool {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	for _, entry := range b.conf.Get().AllowHosts {
+		a, err := settings.ParseAllowed(entry)
+		if err == nil && a.Host != "" && strings.EqualFold(a.Host, u.Hostname()) && (a.Port == "" || a.Port == port) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayDial is the rule for the addresses a registered server's URL leads to.
+func (b *Bridge) mayDial(raw string) func(netip.AddrPort) error {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return func(netip.AddrPort) error { return err }
+	}
+	return func(at netip.AddrPort) error {
+		addr := at.Addr().Unmap()
+		if b.allowsHost(u) || !private(addr) {
+			return nil
+		}
+		for _, entry := range b.conf.Get().AllowHosts {
+			a, err := settings.ParseAllowed(entry)
+			if err == nil && a.Prefix.IsValid() && a.Prefix.Contains(addr) {
+				return nil
+			}
+		}
+		return privateError(u.Hostname() + " (" + addr.String() + ")")
+	}
+}
+
+// special are the blocks that are not public beside those netip knows.
+var special = func() (out []netip.Prefix) {
+	for _, s := range []string{"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
+		"64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "100::/64", "2001:db8::/32"} {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}()
+
+func private(a netip.Addr) bool {
+	return !a.IsGlobalUnicast() || a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() || slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(a) })
+}

@@ -1,0 +1,444 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/downstream"
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/settings"
+)
+
+// States of a server.
+const (
+	stateWaiting    = "waiting"
+	stateConnecting = "connecting"
+	stateReady      = "ready"
+	stateFailed     = "failed"
+	stateAuth       = "auth_required"
+	stateRefused    = "refused"
+	stateStopped    = "stopped"
+)
+
+const (
+	firstBackoff = 250 * time.Millisecond
+	// settledAfter is how long a connection must have lived for its end to be news.
+	settledAfter = 10 * time.Second
+	// debounce gathers notices of changes into one look.
+	debounce = 500 * time.Millisecond
+)
+
+// server is one configured server. Its owner goroutine is run.
+type server struct {
+	b        *Bridge
+	conf     settings.Server
+	settings *settings.Settings // of a reconfigure under way; nil = those in force
+	agent    bool               // registered by an agent
+	id       string
+	log      *slog.Logger
+	allow    func(netip.AddrPort) error
+
+	newest  atomic.Pointer[view]
+	wake    chan struct{} // somebody wants a connection now
+	changed chan struct{} // the server said that its offer changed
+	renewed chan *link    // this link is of no more use
+	quit    chan struct{}
+	stop    sync.Once
+	owner   sync.WaitGroup
+
+	mu     sync.Mutex
+	link   *link
+	state  string
+	reason error
+	next   time.Time
+	// attempts counts those that ended; change is closed at the next change of
+	// anything here.
+	attempts int
+	change   chan struct{}
+	known    downstream.Known // the owner's alone
+}
+
+func newServer(b *Bridge, conf settings.Server, agent bool) *server {
+	s := &server{b: b, conf: conf, agent: agent, id: identity(&conf), log: b.plugin.Logger().With("server", conf.Name),
+		wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), renewed: make(chan *link, 1), quit: make(chan struct{}),
+		state: stateWaiting, change: make(chan struct{})}
+	if agent {
+		s.allow = b.mayDial(conf.URL)
+	}
+	if why := conf.Refused(); why != "" {
+		s.state, s.reason, s.attempts = stateRefused, errors.New(why), 1
+	}
+	return s
+}
+
+func (s *server) set() string { return "server " + strings.ToLower(s.conf.Name) }
+
+func (s *server) inForce() *settings.Settings {
+	if s.settings != nil {
+		return s.settings
+	}
+	return s.b.conf.Get()
+}
+
+// start begins the owner's work, once.
+func (s *server) start(ctx context.Context) {
+	if s.status().State == stateRefused {
+		s.log.Warn("server is not connected", "reason", s.reason)
+		return
+	}
+	s.owner.Go(func() { s.run(ctx) })
+}
+
+// halt ends the owner's work and waits for it. Leased links live on.
+func (s *server) halt() {
+	s.stop.Do(func() { close(s.quit) })
+	s.owner.Wait()
+}
+
+func (s *server) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer s.end()
+	s.owner.Go(func() {
+		select {
+		case <-s.quit:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	s.known = s.remembered(ctx)
+	failures := 0
+	for ctx.Err() == nil {
+		l, err := s.connect(ctx)
+		if err == nil {
+			began := time.Now()
+			s.serve(ctx, l)
+			if time.Since(began) > settledAfter {
+				failures = 0
+			}
+			failures++
+			if failures == 1 {
+				continue // what worked is mended at once
+			}
+		} else {
+			failures++
+		}
+		var auth *downstream.AuthError
+		if errors.As(err, &auth) {
+			<-ctx.Done() // only other settings can help
+			return
+		}
+		s.pause(ctx, failures)
+	}
+}
+
+// pause waits before the next attempt. Somebody who wants a connection cuts it
+// short, though not to nothing when it fails again and again.
+func (s *server) pause(ctx context.Context, failures int) {
+	wait := firstBackoff << min(failures-1, 20)
+	if most := s.inForce().ReconnectSweep.Std(); wait > most || wait <= 0 {
+		wait = most
+	}
+	wait += time.Duration(rand.Int64N(int64(wait)/4 + 1))
+	s.update(func() { s.next = time.Now().Add(wait) })
+	if failures > s.inForce().ConnectRetries+1 {
+		select {
+		case <-time.After(min(time.Second, wait)):
+		case <-ctx.Done():
+		}
+	}
+	select {
+	case <-ctx.Done():
+	case <-s.wake:
+	case <-time.After(time.Until(s.nextAttempt())):
+	}
+}
+
+func (s *server) nextAttempt() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next
+}
+
+// connect makes one attempt and publishes what came of it.
+func (s *server) connect(ctx context.Context) (*link, error) {
+	s.update(func() { s.state = stateConnecting })
+	select {
+	case <-s.wake: // this attempt is the answer
+	default:
+	}
+	limit := s.inForce().ConnectTime(&s.conf)
+	try, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	conn, err := downstream.Connect(try, s.target(), downstream.Events{
+		Changed:         func(downstream.Change) { poke(s.changed) },
+		ResourceUpdated: func(uri string) { s.b.plugin.Offers().ResourceUpdated(uri) },
+	})
+	var surface *downstream.Surface
+	if err == nil {
+		if surface, err = conn.List(try, nil); err != nil {
+			go conn.Close() // a server that hangs may take its time
+		}
+	}
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) && try.Err() != nil && ctx.Err() == nil {
+			err = fmt.Errorf("not ready within connect_timeout %s", limit)
+		}
+		s.failed(ctx, err)
+		return nil, err
+	}
+	s.remember(ctx, conn.Known)
+	l := &link{server: s, conn: conn}
+	l.view.Store(s.viewOf(surface))
+	s.up(l)
+	return l, nil
+}
+
+// serve keeps a link in order until it is of no more use.
+func (s *server) serve(ctx context.Context, l *link) {
+	defer s.down(l)
+	var tick <-chan time.Time
+	if every := s.inForce().SurfaceRefresh.Std(); every > 0 {
+		t := time.NewTicker(every)
+		defer t.Stop()
+		tick = t.C
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.conn.Done():
+			s.log.Warn("the connection is over", "reason", l.conn.Err())
+			return
+		case old := <-s.renewed:
+			if old == l {
+				return
+			}
+		case <-s.changed:
+			select {
+			case <-time.After(debounce):
+			case <-ctx.Done():
+				return
+			}
+			select {
+			case <-s.changed:
+			default:
+			}
+			s.refresh(ctx, l)
+		case <-tick:
+			s.refresh(ctx, l)
+		}
+	}
+}
+
+// refresh lists anew on the connection there is.
+func (s *server) refresh(ctx context.Context, l *link) {
+	try, cancel := context.WithTimeout(ctx, s.inForce().ConnectTime(&s.conf))
+	defer cancel()
+	before := l.view.Load()
+	surface, err := l.conn.List(try, before.surface)
+	if err != nil {
+		s.log.Warn("what the server offers could not be read anew", "error", err)
+		if downstream.Broken(err) {
+			s.renew(l)
+		}
+		return
+	}
+	if surface.Fingerprint != "" && surface.Fingerprint == before.surface.Fingerprint {
+		return
+	}
+	l.view.Store(s.viewOf(surface))
+	s.publish(l)
+}
+
+// renew tells the owner that a link is of no more use.
+func (s *server) renew(l *link) {
+	select {
+	case s.renewed <- l:
+	default: // it has been told
+	}
+}
+
+// deny tells that credentials are not taken.
+func (s *server) deny(l *link, err error) {
+	s.update(func() { s.reason = err })
+	s.renew(l)
+}
+
+func (s *server) up(l *link) {
+	s.publish(l)
+	s.update(func() {
+		s.link, s.state, s.reason, s.next = l, stateReady, nil, time.Time{}
+		s.attempts++
+	})
+	v := l.view.Load()
+	s.log.Info("connected", "transport", l.conn.Known.Transport, "protocol", l.conn.Info.Version, "tools", len(v.tools), "prompts", len(v.prompts), "resources", len(v.surface.Resources))
+	for _, n := range v.surface.Notes {
+		s.log.Warn("odd offer", "note", n)
+	}
+	s.b.settled()
+}
+
+// update changes what others look at, and tells them.
+func (s *server) update(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+	close(s.change)
+	s.change = make(chan struct{})
+}
+
+func (s *server) down(l *link) {
+	s.update(func() {
+		s.link, s.state = nil, stateFailed
+		if s.reason == nil {
+			s.reason = l.conn.Err()
+		}
+		if s.reason == nil {
+			s.reason = errors.New("the connection is made anew")
+		}
+	})
+	l.retire()
+}
+
+func (s *server) failed(ctx context.Context, err error) {
+	state := stateFailed
+	var auth *downstream.AuthError
+	if errors.As(err, &auth) {
+		state = stateAuth
+		s.b.plugin.Offers().Remove(s.set())
+	}
+	s.update(func() {
+		s.state, s.reason = state, err
+		s.attempts++
+	})
+	if ctx.Err() == nil {
+		s.log.Warn("server is not connected", "reason", err)
+	}
+	s.b.settled()
+}
+
+// end marks the owner's end, so that nobody waits for it.
+func (s *server) end() {
+	s.update(func() {
+		if s.state != stateAuth {
+			s.state = stateStopped
+		}
+	})
+}
+
+func (s *server) tried() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.attempts > 0
+}
+
+// status is a server as others see it.
+type status struct {
+	State  string
+	Reason string
+	Note   string
+	Next   time.Time
+}
+
+func (s *server) status() status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := status{State: s.state, Next: s.next}
+	if s.reason != nil && s.state != stateReady {
+		st.Reason = s.reason.Error()
+	}
+	if s.link != nil {
+		if n := s.link.conn.Noise(); n.Lines > 0 {
+			st.Note = fmt.Sprintf("%d lines on stdout that are no messages, the first: %s", n.Lines, n.First)
+		}
+		if notes := s.link.view.Load().surface.Notes; len(notes) > 0 {
+			st.Note = strings.TrimPrefix(st.Note+"; "+strings.Join(notes[:min(len(notes), 3)], "; "), "; ")
+		}
+	}
+	return st
+}
+
+// target is where the server is, from its settings.
+func (s *server) target() downstream.Target {
+	c := s.inForce()
+	facts := s.b.plugin.Facts()
+	headers := map[string]string{}
+	for k, v := range s.conf.Headers {
+		if v != "" {
+			headers[k] = v
+		}
+	}
+	if a := s.conf.Auth; a != nil && a.Bearer != "" {
+		for k := range headers {
+			if strings.EqualFold(k, "Authorization") {
+				delete(headers, k)
+			}
+		}
+		headers["Authorization"] = "Bearer " + a.Bearer
+	}
+	transport := s.conf.Transport
+	if transport == "streamable-http" {
+		transport = downstream.HTTP
+	}
+	t := downstream.Target{
+		Name: s.conf.Name, Transport: transport, Known: s.known, URL: s.conf.URL, Headers: headers, AllowAddr: s.allow,
+		Command: s.conf.Command, Dir: s.conf.Dir, Env: s.conf.Env, CallTimeout: c.CallTimeout(&s.conf), Log: s.log, ClientVersion: Version,
+		Walls: downstream.Walls{SharedDir: facts.SharedDir},
+	}
+	if s.conf.Stdio() {
+		t.Walls.Home = filepath.Join(facts.DataDir, "servers", s.conf.Name)
+	}
+	if x := s.conf.Sandbox; x != nil {
+		t.Walls.Profile, t.Walls.NoNetwork, t.Walls.Read, t.Walls.Write, t.Walls.DataMemory = x.Profile, x.Network == "none", x.Read, x.Write, x.Memory.Bytes()
+	}
+	return t
+}
+
+// remembered is what an earlier connect found, while the settings are the same.
+func (s *server) remembered(ctx context.Context) downstream.Known {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var kept struct {
+		Identity string
+		At       time.Time
+		Known    downstream.Known
+	}
+	raw, _, found, err := s.b.plugin.Host().State().Get(ctx, "known/"+strings.ToLower(s.conf.Name))
+	if err != nil || !found || json.Unmarshal(raw, &kept) != nil || kept.Identity != s.id || time.Since(kept.At) > 24*time.Hour {
+		return downstream.Known{}
+	}
+	return kept.Known
+}
+
+func (s *server) remember(ctx context.Context, k downstream.Known) {
+	if k == s.known {
+		return
+	}
+	s.known = k
+	raw, err := json.Marshal(map[string]any{"Identity": s.id, "At": time.Now(), "Known": k})
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if _, err := s.b.plugin.Host().State().Put(ctx, "known/"+strings.ToLower(s.conf.Name), raw, false); err != nil {
+		s.log.Debug("how the server speaks is not kept", "error", err)
+	}
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

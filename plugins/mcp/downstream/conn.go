@@ -1,0 +1,310 @@
+package downstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+// Info is what a server says of itself.
+type Info struct {
+	Version      string // of the protocol
+	Server       json.RawMessage
+	Name, Title  string
+	Release      string // the server's own version
+	Instructions string
+	Capabilities map[string]json.RawMessage
+}
+
+// Has reports whether the server has a capability.
+func (i *Info) Has(capability string) bool { _, ok := i.Capabilities[capability]; return ok }
+
+// Conn is a connection to a server.
+type Conn struct {
+	Info  Info
+	Known Known
+
+	target *Target
+	tr     transport.Interface
+	prog   *program // nil for HTTP
+	free   func()   // gives back what the transport leaves
+	log    *slog.Logger
+
+	ctx    context.Context // lives as long as the connection
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	over   sync.Once
+	closed sync.WaitGroup
+
+	ids      atomic.Uint64
+	mu       sync.Mutex
+	progress map[string]Progress
+	events   Events
+}
+
+// Progress takes the steps of one request.
+type Progress func(done, total float64, message string)
+
+func newConn(t *Target, tr transport.Interface, prog *program, free func(), events Events) *Conn {
+	c := &Conn{target: t, tr: tr, prog: prog, free: free, log: t.Log, done: make(chan struct{}), progress: map[string]Progress{}, events: events}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	tr.SetNotificationHandler(c.notified)
+	if b, ok := tr.(transport.BidirectionalInterface); ok {
+		b.SetRequestHandler(c.asked)
+	}
+	if s, ok := tr.(*transport.SSE); ok {
+		s.SetConnectionLostHandler(func(err error) { c.end(fmt.Errorf("the server's stream ended: %v", err)) })
+	}
+	if prog != nil {
+		go func() {
+			<-prog.ended
+			c.end(errors.New(prog.why()))
+		}()
+	}
+	return c
+}
+
+// Done is closed when the connection is of no more use.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Err says why the connection is over.
+func (c *Conn) Err() error { return context.Cause(c.ctx) }
+
+// PID is the process id of a stdio server's tree; 0 for others.
+func (c *Conn) PID() int {
+	if c.prog == nil {
+		return 0
+	}
+	return c.prog.child.PID()
+}
+
+// Noise is what a stdio server wrote beside its messages.
+func (c *Conn) Noise() Noise {
+	if c.prog == nil {
+		return Noise{}
+	}
+	return c.prog.msgs.noise()
+}
+
+// Close ends the connection and waits until nothing of it is left.
+func (c *Conn) Close() {
+	c.end(ErrClosed)
+	c.closed.Wait()
+}
+
+// Fail ends the connection because err shows that it is of no more use.
+func (c *Conn) Fail(err error) { c.end(err) }
+
+func (c *Conn) end(why error) {
+	c.over.Do(func() {
+		c.closed.Add(1)
+		c.cancel(why)
+		close(c.done)
+		go func() {
+			defer c.closed.Done()
+			if err := c.tr.Close(); err != nil {
+				c.log.Debug("closing the transport", "error", err)
+			}
+			if c.prog != nil {
+				c.prog.end()
+			}
+			if c.free != nil {
+				c.free()
+			}
+		}()
+	})
+}
+
+// Request sends one request and gives its result as the server wrote it. params
+// is a JSON object or empty. tool is the tool a tools/call is for.
+func (c *Conn) Request(ctx context.Context, method string, params json.RawMessage, tool *Tool, progress Progress) (json.RawMessage, error) {
+	select {
+	case <-c.done:
+		return nil, fmt.Errorf("%w: %w", ErrClosed, c.Err())
+	default:
+	}
+	id := "bulkhead-" + strconv.FormatUint(c.ids.Add(1), 10)
+	params = c.withMeta(params, id, progress)
+	if progress != nil {
+		c.mu.Lock()
+		c.progress[id] = progress
+		c.mu.Unlock()
+		defer func() {
+			c.mu.Lock()
+			delete(c.progress, id)
+			c.mu.Unlock()
+		}()
+	}
+	req := transport.JSONRPCRequest{JSONRPC: "2.0", ID: mcp.NewRequestId(id), Method: method, Params: params}
+	if c.modernHTTP() {
+		req.Header = headersFor(c.Info.Version, method, params, tool)
+	}
+	resp, err := c.tr.SendRequest(ctx, req)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		c.tellCancelled(ctx, method, id)
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, c.failure(err)
+	case resp == nil:
+		return nil, &sentError{errors.New("the server ended its answer without a result")}
+	case resp.Error != nil:
+		data, err := json.Marshal(resp.Error.Data)
+		if err != nil || string(data) == "null" {
+			data = nil
+		}
+		return nil, &RPCError{Code: resp.Error.Code, Message: resp.Error.Message, Data: data}
+	case len(resp.Result) == 0:
+		return nil, &sentError{errors.New("the server's answer has neither a result nor an error")}
+	}
+	return resp.Result, nil
+}
+
+// failure says why a request failed, with a program's own end where there is one.
+func (c *Conn) failure(err error) error {
+	if c.prog != nil {
+		// The transport only knows that the pipe closed.
+		select {
+		case <-c.done:
+		case <-c.prog.ended:
+			<-c.done
+		case <-time.After(2 * time.Second):
+			return classify(err)
+		}
+		return &sentError{c.Err()}
+	}
+	return classify(err)
+}
+
+func (c *Conn) modern() bool     { return c.Known.Era == Modern }
+func (c *Conn) modernHTTP() bool { return c.modern() && c.prog == nil }
+
+// tellCancelled tells the server that nobody waits any more. On modern HTTP the
+// end of the stream says so, and a handshake is never cancelled.
+func (c *Conn) tellCancelled(ctx context.Context, method, id string) {
+	if c.modernHTTP() || method == string(mcp.MethodInitialize) || method == string(mcp.MethodServerDiscover) {
+		return
+	}
+	c.notify(ctx, "notifications/cancelled", map[string]any{"requestId": id, "reason": "the caller cancelled or ran out of time"})
+}
+
+// notify sends a notification; one that gets lost is only logged.
+func (c *Conn) notify(ctx context.Context, method string, params map[string]any) {
+	ctx, cancel := detached(ctx, closeTime)
+	defer cancel()
+	err := c.tr.SendNotification(ctx, mcp.JSONRPCNotification{JSONRPC: "2.0",
+		Notification: mcp.Notification{Method: method, Params: mcp.NotificationParams{AdditionalFields: params}}})
+	if err != nil {
+		c.log.Debug("a notification was not taken", "method", method, "error", err)
+	}
+}
+
+// withMeta puts what the protocol wants in _meta into the parameters, keeping all
+// other bytes.
+func (c *Conn) withMeta(params json.RawMessage, id string, progress Progress) json.RawMessage {
+	meta := map[string]any{}
+	if progress != nil {
+		meta["progressToken"] = id
+	}
+	if c.modern() {
+		meta[mcp.MetaKeyProtocolVersion] = c.Info.Version
+		meta[mcp.MetaKeyClientCapabilities] = map[string]any{}
+		meta[mcp.MetaKeyClientInfo] = c.target.clientInfo()
+	}
+	if len(meta) == 0 {
+		return params
+	}
+	raw, err := json.Marshal(meta)
+	if err != nil { // strings and maps of them: can't fail
+		panic(err)
+	}
+	var out bytes.Buffer
+	body := bytes.TrimSpace(params)
+	if len(body) < 2 {
+		body = []byte("{}")
+	}
+	out.WriteString(`{"_meta":`)
+	out.Write(raw)
+	if inner := bytes.TrimSpace(body[1 : len(body)-1]); len(inner) > 0 {
+		out.WriteByte(',')
+		out.Write(inner)
+	}
+	out.WriteByte('}')
+	return out.Bytes()
+}
+
+func (t *Target) clientInfo() map[string]any {
+	return map[string]any{"name": "bulkhead", "version": t.ClientVersion}
+}
+
+// notified takes a notification; it runs on the transport's reader and must not
+// block.
+func (c *Conn) notified(n mcp.JSONRPCNotification) {
+	f := n.Params.AdditionalFields
+	switch n.Method {
+	case "notifications/progress":
+		token, _ := f["progressToken"].(string)
+		c.mu.Lock()
+		report := c.progress[token]
+		c.mu.Unlock()
+		if report != nil {
+			done, _ := f["progress"].(float64)
+			total, _ := f["total"].(float64)
+			text, _ := f["message"].(string)
+			report(done, total, clip(text, 1000))
+		}
+	case "notifications/tools/list_changed":
+		c.changed(ToolsChanged)
+	case "notifications/prompts/list_changed":
+		c.changed(PromptsChanged)
+	case "notifications/resources/list_changed":
+		c.changed(ResourcesChanged)
+	case "notifications/resources/updated":
+		if uri, ok := f["uri"].(string); ok && c.events.ResourceUpdated != nil {
+			c.events.ResourceUpdated(uri)
+		}
+	case "notifications/message":
+		c.log.Debug("log of the server", "level", f["level"], "data", f["data"])
+	}
+}
+
+func (c *Conn) changed(what Change) {
+	if c.events.Changed != nil {
+		c.events.Changed(what)
+	}
+}
+
+// asked answers requests of the server. Nothing but ping was promised to it.
+func (c *Conn) asked(_ context.Context, req transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
+	if req.Method == string(mcp.MethodPing) {
+		return transport.NewJSONRPCResultResponse(req.ID, json.RawMessage("{}")), nil
+	}
+	return transport.NewJSONRPCErrorResponse(req.ID, codeMethodNotFound, fmt.Sprintf("this client has no %s; its capabilities said so", req.Method), nil), nil
+}
+
+// quiet turns the library's messages into debugging ones.
+func quiet(log *slog.Logger) *slog.Logger { return slog.New(demoted{log.Handler()}) }
+
+type demoted struct{ slog.Handler }
+
+func (d demoted) Enabled(ctx context.Context, _ slog.Level) bool {
+	return d.Handler.Enabled(ctx, slog.LevelDebug)
+}
+
+func (d demoted) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = slog.LevelDebug
+	return d.Handler.Handle(ctx, r)
+}
+
+var _ http.RoundTripper = (*tripper)(nil)

@@ -1,0 +1,168 @@
+package downstream
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+)
+
+const (
+	// maxMessage is the most bytes one message of a server may have.
+	maxMessage = 64 << 20
+	// noiseLogged is how many stray lines of a server are logged one by one.
+	noiseLogged = 5
+)
+
+// Noise is what a program wrote on stdout beside its messages.
+type Noise struct {
+	Lines int64
+	First string // the beginning of the first such line
+}
+
+// messages passes the messages of a program's stdout on and keeps back what is
+// none, such as banners. It ends with src.
+type messages struct {
+	log *slog.Logger
+	mu  sync.Mutex
+	n   Noise
+}
+
+func (m *messages) noise() Noise {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.n
+}
+
+func (m *messages) copy(dst io.Writer, src io.Reader) error {
+	br := bufio.NewReaderSize(src, 64<<10)
+	for {
+		line, long, err := readLine(br)
+		switch {
+		case long:
+			m.stray("a line of more than 64 MiB")
+		case len(line) == 0:
+		case isMessage(line):
+			if _, err := dst.Write(append(line, '\n')); err != nil {
+				return err
+			}
+		case line[0] == '[':
+			// Up to 2025-03-26 messages may come in batches.
+			var batch []json.RawMessage
+			if json.Unmarshal(line, &batch) != nil {
+				m.stray(string(line))
+				break
+			}
+			for _, one := range batch {
+				if isMessage(one) {
+					if _, err := dst.Write(append(bytes.ReplaceAll(one, []byte("\n"), nil), '\n')); err != nil {
+						return err
+					}
+				}
+			}
+		default:
+			m.stray(string(line))
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func isMessage(line []byte) bool { return line[0] == '{' && json.Valid(line) }
+
+// readLine reads one line without its end. A line over the limit is skipped.
+func readLine(br *bufio.Reader) (line []byte, long bool, err error) {
+	for {
+		part, err := br.ReadSlice('\n')
+		if !long {
+			line = append(line, part...)
+		}
+		if len(line) > maxMessage {
+			line, long = nil, true
+		}
+		if err == bufio.ErrBufferFull {
+			continue
+		}
+		return bytes.TrimSpace(line), long, err
+	}
+}
+
+func (m *messages) stray(line string) {
+	m.mu.Lock()
+	m.n.Lines++
+	n := m.n.Lines
+	if n == 1 {
+		m.n.First = clip(line, 200)
+	}
+	m.mu.Unlock()
+	if n <= noiseLogged {
+		m.log.Info("a line on stdout that is no message", "line", clip(line, 200))
+	}
+}
+
+// tail keeps the last lines of a program's stderr and logs them.
+type tail struct {
+	log     *slog.Logger
+	mu      sync.Mutex
+	lines   []string
+	partial []byte
+}
+
+const tailLines = 20
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := len(p)
+	for len(p) > 0 {
+		i := bytes.IndexByte(p, '\n')
+		if i < 0 {
+			t.partial = append(t.partial, p...)
+			if len(t.partial) > 4096 {
+				t.line()
+			}
+			break
+		}
+		t.partial = append(t.partial, p[:i]...)
+		t.line()
+		p = p[i+1:]
+	}
+	return n, nil
+}
+
+func (t *tail) line() {
+	line := clip(strings.TrimSpace(strings.ToValidUTF8(string(t.partial), "\uFFFD")), 400)
+	t.partial = t.partial[:0]
+	if line == "" {
+		return
+	}
+	t.log.Debug("stderr", "line", line)
+	t.lines = append(t.lines, line)
+	if len(t.lines) > tailLines {
+		t.lines = t.lines[1:]
+	}
+}
+
+func (t *tail) last(n int) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.partial) > 0 {
+		t.line()
+	}
+	lines := t.lines
+	if len(lines) > n {
+		lines = lines[len(lines)-n:]
+	}
+	return strings.Join(lines, " | ")
+}
+
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}

@@ -1,0 +1,158 @@
+package downstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/bulkhead/sdk/child"
+)
+
+const (
+	// stopGrace is what a program has between the end of its stdin, SIGTERM and
+	// SIGKILL, each.
+	stopGrace = 1500 * time.Millisecond
+	// writeTime is how long a program may leave its stdin unread.
+	writeTime = 20 * time.Second
+)
+
+// program is a running stdio server.
+type program struct {
+	child  *child.Child
+	stdin  *os.File
+	stdout *io.PipeReader
+	msgs   *messages
+	stderr *tail
+	ended  chan struct{}
+	stop   sync.Once
+}
+
+// startProgram runs the target's command behind its walls.
+func startProgram(ctx context.Context, t *Target) (*program, error) {
+	spec, err := spec(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	inR, inW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		inR.Close()
+		inW.Close()
+		return nil, err
+	}
+	p := &program{stdin: inW, msgs: &messages{log: t.Log}, stderr: &tail{log: t.Log}, ended: make(chan struct{})}
+	spec.Stdin, spec.Stdout, spec.Stderr = inR, outW, p.stderr
+	p.child, err = child.Start(context.WithoutCancel(ctx), spec)
+	inR.Close()
+	outW.Close()
+	if err != nil {
+		inW.Close()
+		outR.Close()
+		return nil, fmt.Errorf("%s: %w", t.Command[0], err)
+	}
+	r, w := io.Pipe()
+	p.stdout = r
+	go func() {
+		err := p.msgs.copy(w, outR)
+		if err == io.EOF {
+			err = nil
+		}
+		_ = w.CloseWithError(err) // a pipe's close does not fail
+		outR.Close()
+		<-p.child.Done()
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// Write sends to the program's stdin; one that doesn't read loses its connection.
+func (p *program) Write(b []byte) (int, error) {
+	_ = p.stdin.SetWriteDeadline(time.Now().Add(writeTime)) // pipes take deadlines
+	n, err := p.stdin.Write(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		go p.end() // half a message was written: nothing sensible can follow
+		err = fmt.Errorf("the server left its stdin unread for %s: %w", writeTime, err)
+	}
+	return n, err
+}
+
+// Close lets the program go: the end of its stdin, then signals.
+func (p *program) Close() error { p.end(); return nil }
+
+func (p *program) end() {
+	p.stop.Do(func() {
+		p.stdin.Close()
+		select {
+		case <-p.child.Done():
+		case <-time.After(stopGrace):
+		}
+		p.child.Stop()
+		p.stdout.Close()
+	})
+	<-p.child.Done()
+}
+
+// why says how the program ended, with its last words.
+func (p *program) why() string {
+	select {
+	case <-p.child.Done():
+	case <-time.After(time.Second):
+		return "the server closed its stdout"
+	}
+	st, _ := p.child.Wait()
+	text := fmt.Sprintf("the server ended with exit code %d", st.Code)
+	if st.Signal != 0 {
+		text = fmt.Sprintf("the server was ended by signal %d", st.Signal)
+	}
+	if last := p.stderr.last(3); last != "" {
+		text += "; its last words: " + last
+	}
+	return text
+}
+
+// spec is how the target's program is run.
+func spec(ctx context.Context, t *Target) (child.Spec, error) {
+	env := map[string]string{"PATH": os.Getenv("PATH"), "HOME": t.Walls.Home, "LANG": "C.UTF-8", "TMPDIR": "/tmp"}
+	for k, v := range t.Env {
+		env[k] = v
+	}
+	path, err := lookPath(t.Command[0], env["PATH"], t.Dir)
+	if err != nil {
+		return child.Spec{}, err
+	}
+	s := child.Spec{
+		Path: path, Args: t.Command, Dir: t.Dir, KeepNetwork: !t.Walls.NoNetwork, KeepUser: true, Grace: stopGrace,
+		Limits: child.Limits{Data: t.Walls.DataMemory},
+	}
+	for k, v := range env {
+		s.Env = append(s.Env, k+"="+v)
+	}
+	if t.Walls.Home != "" {
+		if err := os.MkdirAll(t.Walls.Home, 0o700); err != nil {
+			return child.Spec{}, err
+		}
+		if s.Dir == "" {
+			s.Dir = t.Walls.Home
+		}
+	}
+	support := probe(ctx)
+	switch {
+	case !support.Namespaces:
+		if t.Walls.NoNetwork {
+			return child.Spec{}, fmt.Errorf("sandbox { network = \"none\" } can't be had here: %s", support.Reason)
+		}
+		t.Log.Warn("no walls for a stdio server on this machine", "reason", support.Reason)
+		s.NoNamespaces, s.KeepNetwork = true, true
+	case t.Walls.Profile == "none":
+	default:
+		s.Root = &child.Root{Mounts: t.mounts(path)}
+	}
+	return s, nil
+}

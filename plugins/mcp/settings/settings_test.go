@@ -1,0 +1,73 @@
+package settings
+
+import (
+	"context"
+	"strings"
+	"testing"
+)
+
+func lines(s *Settings) (out []string) {
+	for _, x := range Validate(context.Background(), s) {
+		kind := "error"
+		if x.Warning {
+			kind = "warning"
+		}
+		out = append(out, kind+" "+x.Path.String()+": "+x.Summary)
+	}
+	return out
+}
+
+func TestFaultsStandAtTheirAttribute(t *testing.T) {
+	for name, c := range map[string]struct {
+		server Server
+		want   []string // prefixes; empty = no fault
+	}{
+		"http":              {Server{Name: "a", URL: "https://x.example/mcp"}, nil},
+		"stdio":             {Server{Name: "a", Command: []string{"npx", "x"}}, nil},
+		"neither":           {Server{Name: "a"}, []string{`error server[0]: server "a" needs a url or a command`}},
+		"both":              {Server{Name: "a", URL: "https://x", Command: []string{"y"}}, []string{"error server[0].url"}},
+		"unknown transport": {Server{Name: "a", URL: "https://x", Transport: "carrier-pigeon"}, []string{"error server[0].transport"}},
+		"wrong transport":   {Server{Name: "a", Command: []string{"y"}, Transport: "sse"}, []string{"error server[0].transport"}},
+		"password":          {Server{Name: "a", URL: "https://u:p@x/"}, []string{"error server[0].url"}},
+		"name":              {Server{Name: "a__b", URL: "https://x"}, []string{"error server[0]: server name"}},
+		"name end":          {Server{Name: "a_", URL: "https://x"}, []string{"error server[0]: server name"}},
+		"literal":           {Server{Name: "a", Command: []string{"y", "${HOME}/z"}}, nil},
+		"tier":              {Server{Name: "a", URL: "https://x", Tier: "low"}, []string{"error server[0].tier"}},
+		"guard":             {Server{Name: "a", URL: "https://x", ArgGuards: []ArgGuard{{Handler: "path-prefix"}}}, []string{"warning server[0].arg_guard[0]"}},
+		"elicitation":       {Server{Name: "a", URL: "https://x", Elicitation: &Elicitation{Mode: "auto"}}, []string{"warning server[0].elicitation[0]"}},
+		"tasks":             {Server{Name: "a", URL: "https://x", Tasks: true}, []string{"warning server[0].tasks"}},
+		"header":            {Server{Name: "a", URL: "https://x", Headers: map[string]string{"X Y": "1"}}, []string{`error server[0].headers["X Y"]`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := Defaults()
+			s.Servers = []Server{c.server}
+			got := lines(&s)
+			if len(got) != len(c.want) {
+				t.Fatalf("got %q, want %q", got, c.want)
+			}
+			for i := range got {
+				if !strings.HasPrefix(got[i], c.want[i]) {
+					t.Errorf("got %q, want %q", got[i], c.want[i])
+				}
+			}
+		})
+	}
+}
+
+func TestAGuardedServerIsRefused(t *testing.T) {
+	s := Server{Name: "a", URL: "https://x", ArgGuards: []ArgGuard{{Handler: "path-prefix"}}}
+	if s.Refused() == "" {
+		t.Error("a guard that nothing enforces lets calls through")
+	}
+	if s.ArgGuards = nil; s.Refused() != "" {
+		t.Error("refused without a guard")
+	}
+}
+
+func TestNamesDifferByMoreThanCase(t *testing.T) {
+	s := Defaults()
+	s.Servers = []Server{{Name: "a", URL: "https://x"}, {Name: "A", URL: "https://y"}}
+	if got := lines(&s); len(got) != 1 || !strings.Contains(got[0], "server[1]") {
+		t.Errorf("%q", got)
+	}
+}
