@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 	"github.com/bulkhead-dev/bulkhead/host/internal/registry"
+	"github.com/bulkhead-dev/bulkhead/host/internal/supervise"
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 )
 
@@ -48,7 +49,8 @@ func (p *Pipeline) dispatch(ctx context.Context, c *call) (*pluginv1.Result, err
 // send makes the call known under id for as long as it runs, so that the plugin
 // can call back in its name, and invokes the plugin.
 func (p *Pipeline) send(ctx context.Context, cancel context.CancelCauseFunc, c *call, owner, id string, timeout time.Duration) (*pluginv1.Result, bool, error) {
-	p.live.Store(id, &liveCall{call: c, owner: owner, ctx: ctx, cancel: cancel})
+	live := &liveCall{call: c, owner: owner, ctx: ctx, cancel: cancel}
+	p.live.Store(id, live)
 	defer p.live.Delete(id)
 
 	req := &pluginv1.InvokeRequest{
@@ -70,6 +72,7 @@ func (p *Pipeline) send(ctx context.Context, cancel context.CancelCauseFunc, c *
 		}
 		req.SessionRef = ref
 	}
+	ctx = supervise.OnDispatch(ctx, live.generation.Store)
 	result, how, err := p.Plugins.Invoke(backstopped{ctx, time.Now().Add(timeout + backstop)}, owner, c.plugin() != "", req, c.Events)
 	return result, how.Sent, err
 }

@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 )
@@ -9,22 +10,25 @@ import (
 // liveCall is a call between its dispatch and its result.
 type liveCall struct {
 	*call
-	owner  string
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	owner      string
+	generation atomic.Uint64 // it was dispatched to; 0 = none yet
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
 }
 
 // Live is a running call as the plugin that runs it may act in its name.
 type Live struct{ l *liveCall }
 
-// Live finds the running call id that was dispatched to plugin. An id is
-// unguessable, belongs to one plugin and ends with its result or its process.
-func (p *Pipeline) Live(plugin, id string) (Live, error) {
-	v, ok := p.live.Load(id)
-	if !ok || v.(*liveCall).owner != plugin {
-		return Live{}, fault.New(fault.BadHandle, "call id %.32q is not a running call of plugin %q", id, plugin)
+// Live finds the running call id that was dispatched to this generation of plugin.
+// An id is unguessable, belongs to one generation of one plugin and ends with its
+// result or its process.
+func (p *Pipeline) Live(plugin string, generation uint64, id string) (Live, error) {
+	if v, ok := p.live.Load(id); ok {
+		if l := v.(*liveCall); l.owner == plugin && l.generation.Load() == generation {
+			return Live{l}, nil
+		}
 	}
-	return Live{v.(*liveCall)}, nil
+	return Live{}, fault.New(fault.BadHandle, "call id %.32q is not a running call of generation %d of plugin %q", id, generation, plugin)
 }
 
 // Caller is for whom the call runs.

@@ -44,6 +44,7 @@ const (
 	DataDirUnusable  Ref = "BH1024"
 	AddressUnusable  Ref = "BH1025"
 	UnknownFile      Ref = "BH1027"
+	RunLimit         Ref = "BH1028"
 )
 
 // Plugin faults.
@@ -122,6 +123,7 @@ var rows = []Row{
 	{AddressUnusable, Unavailable, true, "an address can't be listened on", "end what listens there, or set another `address`"},
 	{NoAnswerer, Unavailable, false, "nobody can answer what the tool asks", "call it from a client with the capability named in the message"},
 	{UnknownFile, NotFound, false, "no such file", "a file's id is good for the agent and the session that got it only, while the file is there"},
+	{RunLimit, TooLarge, false, "the plugin has too many derived runs open", "its author releases a run when it has ended"},
 
 	{PluginDied, ExecutionFailed, false, "the plugin's process ended during the call", "call again; the plugin restarts by itself"},
 	{PluginRestarting, Unavailable, true, "the plugin is restarting", "call again at the time named"},

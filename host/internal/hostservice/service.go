@@ -32,6 +32,7 @@ type Services struct {
 	Listed    func(*policy.Agent, *session.Session) (names []string, total, budget int)
 
 	mu      sync.Mutex
+	serving map[string]uint64 // generation by plugin
 	revoked map[generation]bool
 }
 
@@ -48,6 +49,12 @@ func (s *Services) For(plugin string, number uint64) pluginv1.HostServiceServer 
 // Serving fences all generations of the plugin before this one. Without its fence
 // an older one could still write, but nothing it would not have written before.
 func (s *Services) Serving(plugin string, number uint64) {
+	s.mu.Lock()
+	if s.serving == nil {
+		s.serving = map[string]uint64{}
+	}
+	s.serving[plugin] = max(s.serving[plugin], number)
+	s.mu.Unlock()
 	ctx, end := context.WithTimeout(context.Background(), 5*time.Second)
 	defer end()
 	if err := s.Store.Fence(ctx, plugin, number); err != nil {
@@ -72,10 +79,14 @@ type service struct {
 }
 
 // live refuses a generation that was replaced.
-func (s *service) live() error {
+func (s *service) live() error { return s.fenced(false) }
+
+// fenced refuses a generation that was replaced. While a call runs on one it may
+// still act for that call: it was dispatched there and ends there.
+func (s *service) fenced(inCall bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.revoked[s.who] {
+	if s.revoked[s.who] || !inCall && s.who.number < s.serving[s.who.plugin] {
 		return fault.New(fault.PluginFenced, "generation %d of plugin %q was replaced", s.who.number, s.who.plugin)
 	}
 	return nil
@@ -98,15 +109,19 @@ type scope struct {
 }
 
 func (s *service) scope(ctx context.Context, sc *pluginv1.Scope) (scope, error) {
-	switch by := sc.GetBy().(type) {
-	case *pluginv1.Scope_CallId:
-		l, err := s.Calls.Live(s.who.plugin, by.CallId)
+	by, inCall := sc.GetBy().(*pluginv1.Scope_CallId)
+	if err := s.fenced(inCall); err != nil {
+		return scope{}, err
+	}
+	if inCall {
+		l, err := s.Calls.Live(s.who.plugin, s.who.number, by.CallId)
 		if err != nil {
 			return scope{}, err
 		}
 		who := l.Caller()
 		return scope{live: &l, agent: who.Agent, session: who.Session}, nil
-	case *pluginv1.Scope_Handle:
+	}
+	if by, ok := sc.GetBy().(*pluginv1.Scope_Handle); ok {
 		agent, sess, err := s.Sessions.ByHandle(ctx, s.who.plugin, by.Handle)
 		return scope{agent: agent, session: sess}, err
 	}
@@ -170,9 +185,6 @@ const (
 // PublishEvent leaves an entry in the session's inbox.
 func (s *service) PublishEvent(ctx context.Context, r *pluginv1.PublishEventRequest) (*pluginv1.PublishEventResponse, error) {
 	seq, err := func() (uint64, error) {
-		if err := s.live(); err != nil {
-			return 0, err
-		}
 		sc, err := s.inSession(ctx, r.Scope)
 		if err != nil {
 			return 0, err
@@ -235,9 +247,6 @@ func until(ctx, other context.Context) (context.Context, func() bool) {
 // CallTool runs a nested call and streams what it says.
 func (s *service) CallTool(r *pluginv1.CallToolRequest, stream pluginv1.HostService_CallToolServer) error {
 	ctx := stream.Context()
-	if err := s.live(); err != nil {
-		return wire(err)
-	}
 	sc, err := s.scope(ctx, r.Scope)
 	if err != nil {
 		return wire(err)

@@ -24,6 +24,8 @@ const (
 	// how many new ones it is looked at.
 	maxKept   = 10_000
 	trimEvery = 500
+	// maxRuns bounds the derived runs of one plugin that are not released.
+	maxRuns = 1_000
 
 	// defaultPrefix begins the id of an agent's default session.
 	defaultPrefix = "default:"
@@ -286,8 +288,9 @@ func (ss *Sessions) restore(row store.Handle) *Session {
 }
 
 // Derive mints a handle for a run of its own (subagent/{id}, wisp/{id},
-// patrol/{task}) below an existing handle, with a profile no wider than it. It
-// lives until Release.
+// patrol/{task}) below an existing handle, with a profile no wider than it. What it
+// remembers under this name is its plugin's and its agent's alone, whatever names
+// others choose. It lives until Release.
 func (ss *Sessions) Derive(ctx context.Context, plugin, handle, namespace, profile string) (string, error) {
 	agent, _, err := ss.ByHandle(ctx, plugin, handle)
 	if err != nil {
@@ -296,11 +299,15 @@ func (ss *Sessions) Derive(ctx context.Context, plugin, handle, namespace, profi
 	if !namespaceRule.MatchString(namespace) {
 		return "", fault.New(fault.BadHandle, "a run's namespace is subagent/ID, wisp/ID or patrol/TASK, not %q", namespace)
 	}
-	row := store.Handle{Handle: "r_" + rand.Text(), Plugin: plugin, Agent: agent.Name, Namespace: namespace,
+	row := store.Handle{Handle: "r_" + rand.Text(), Plugin: plugin, Agent: agent.Name, Namespace: namespace + "@" + plugin + "@" + agent.Name,
 		Profile: narrower(agent.Profile, profile), Derived: true, LastUsed: time.Now()}
 	row.Session = row.Handle
-	if err := ss.db.HandlePut(ctx, row); err != nil {
+	admitted, err := ss.db.HandleDerive(ctx, row, maxRuns)
+	if err != nil {
 		return "", err
+	}
+	if !admitted {
+		return "", fault.New(fault.RunLimit, "plugin %q has %d derived runs open and releases none", plugin, maxRuns)
 	}
 	return row.Handle, nil
 }

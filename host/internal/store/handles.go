@@ -68,6 +68,22 @@ func (s *Store) HandlePut(ctx context.Context, h Handle) error {
 	})
 }
 
+// HandleDerive stores a derived handle unless its plugin has most of them already.
+func (s *Store) HandleDerive(ctx context.Context, h Handle, most int) (admitted bool, err error) {
+	err = s.in(ctx, "write a derived handle", func(ctx context.Context, tx *sql.Tx) error {
+		res, err := tx.ExecContext(ctx, `INSERT INTO handles (`+handleColumns+`) SELECT ?, ?, ?, ?, ?, ?, 1, ?, ?
+			WHERE (SELECT count(*) FROM handles WHERE plugin = ? AND derived = 1) < ?`,
+			h.Handle, h.Plugin, h.Agent, h.Session, h.Namespace, h.Profile, ms(h.Expires), ms(h.LastUsed), h.Plugin, most)
+		if err != nil {
+			return err
+		}
+		n, err := res.RowsAffected()
+		admitted = n > 0
+		return err
+	})
+	return admitted, err
+}
+
 // HandleGet finds a handle; found is false for an unknown or expired one.
 func (s *Store) HandleGet(ctx context.Context, handle string) (h Handle, found bool, err error) {
 	err = s.look(ctx, "read a handle", func(ctx context.Context, db *sql.DB) error {

@@ -30,6 +30,14 @@ const (
 
 var invokeStream = &grpc.StreamDesc{StreamName: "Invoke", ServerStreams: true}
 
+type onDispatch struct{}
+
+// OnDispatch makes Invoke tell, right before it sends the call, to which generation.
+// A call that goes to another one after all is told again.
+func OnDispatch(ctx context.Context, tell func(generation uint64)) context.Context {
+	return context.WithValue(ctx, onDispatch{}, tell)
+}
+
 // Invoke sends one call to a plugin and hands its events to on, in order, from
 // this goroutine. The ctx carries deadline and cancel. A call to a plugin that is
 // just restarting waits shortly for it. The result is what the plugin sent,
@@ -55,6 +63,9 @@ func (s *Supervisor) Invoke(ctx context.Context, plugin string, nested bool, req
 			u.slots.give(nested)
 			g.exit()
 			continue
+		}
+		if tell, ok := ctx.Value(onDispatch{}).(func(uint64)); ok {
+			tell(g.number)
 		}
 		c := call{u: u, g: g, nested: nested, req: req, on: on, tokens: eventBurst}
 		result, err := c.run(ctx)
