@@ -243,24 +243,29 @@ func (ss *Sessions) ByHandle(ctx context.Context, plugin, handle string) (*polic
 	ss.mu.Lock()
 	x, ok := ss.held[handle]
 	ss.mu.Unlock()
+	var row store.Handle
 	if !ok {
-		row, found, err := ss.db.HandleGet(ctx, handle)
-		if err != nil {
+		var found bool
+		var err error
+		if row, found, err = ss.db.HandleGet(ctx, handle); err != nil {
 			return nil, nil, err
 		}
-		if !found || row.Plugin != plugin || (!row.Derived && time.Since(row.LastUsed) > Idle) {
+		if !found || (!row.Derived && time.Since(row.LastUsed) > Idle) {
 			return nil, nil, badHandle(plugin)
 		}
-		if err := ss.db.HandleTouch(ctx, handle); err != nil {
-			return nil, nil, err
-		}
-		x = held{plugin: row.Plugin, agent: row.Agent, profile: row.Profile, session: ss.restore(row)}
-		ss.mu.Lock()
-		ss.held[handle] = x
-		ss.mu.Unlock()
+		x = held{plugin: row.Plugin, agent: row.Agent, profile: row.Profile}
 	}
 	if x.plugin != plugin {
 		return nil, nil, badHandle(plugin)
+	}
+	if !ok {
+		if err := ss.db.HandleTouch(ctx, handle); err != nil {
+			return nil, nil, err
+		}
+		x.session = ss.restore(row)
+		ss.mu.Lock()
+		ss.held[handle] = x
+		ss.mu.Unlock()
 	}
 	agent, err := ss.policy.Agent(x.agent)
 	if err != nil {
