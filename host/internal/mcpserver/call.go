@@ -137,6 +137,9 @@ func (d *door) caller(p *peer, meta gjson.Result) call.Caller {
 }
 
 func capabilities(ctx context.Context) mcp.ClientCapabilities {
+	if p := exchangeOf(ctx).peer; p != nil && p.known != nil {
+		return p.known.caps
+	}
 	if info := server.RequestProtocolInfoFromContext(ctx); info != nil && info.Modern {
 		if info.ClientCapabilities != nil {
 			return *info.ClientCapabilities
@@ -151,6 +154,9 @@ func capabilities(ctx context.Context) mcp.ClientCapabilities {
 
 // logLevel is the least level the client wants to hear; empty is none.
 func logLevel(ctx context.Context) mcp.LoggingLevel {
+	if p := exchangeOf(ctx).peer; p != nil && p.known != nil {
+		return p.known.level
+	}
 	if info := server.RequestProtocolInfoFromContext(ctx); info != nil && info.Modern {
 		return info.LogLevel
 	}

@@ -58,6 +58,7 @@ type door struct {
 	offered  [32]byte                   // fingerprint of prompts, guides, resources and templates
 	follow   map[string]map[string]bool // session → resources it subscribed to
 	pending  pending                    // our own requests to clients over HTTP
+	cancels  cancels                    // calls that did not pass through the library
 }
 
 // door returns the agent's door, making it at first use.
@@ -95,12 +96,20 @@ func newDoor(core *Core, agent *policy.Agent) *door {
 	hooks.AddAfterListTools(func(ctx context.Context, _ any, _ *mcp.ListToolsRequest, _ *mcp.ListToolsResult) {
 		d.spliceTools(ctx)
 	})
-	hooks.AddAfterInitialize(func(ctx context.Context, _ any, _ *mcp.InitializeRequest, r *mcp.InitializeResult) {
+	hooks.AddAfterInitialize(func(ctx context.Context, _ any, in *mcp.InitializeRequest, r *mcp.InitializeResult) {
 		if text := core.instructions(d.agent()); text != "" {
 			r.Instructions = text
 		}
-		if c, ok := server.ClientSessionFromContext(ctx).(*client); ok {
+		switch c := server.ClientSessionFromContext(ctx).(type) {
+		case *client:
 			c.SetProtocolVersion(r.ProtocolVersion)
+		case server.ClientSession:
+			d.ids.initialized(c.SessionID(), in.Params.Capabilities)
+		}
+	})
+	hooks.AddAfterSetLevel(func(ctx context.Context, _ any, r *mcp.SetLevelRequest, _ *mcp.EmptyResult) {
+		if c := server.ClientSessionFromContext(ctx); c != nil {
+			d.ids.wants(c.SessionID(), r.Params.Level)
 		}
 	})
 	hooks.AddBeforeSubscribe(func(ctx context.Context, _ any, r *mcp.SubscribeRequest) { d.subscribe(ctx, r.Params.URI, true) })
@@ -114,7 +123,7 @@ func newDoor(core *Core, agent *policy.Agent) *door {
 		server.WithToolCapabilities(true), server.WithPromptCapabilities(true), server.WithResourceCapabilities(true, true),
 		server.WithLogging(), server.WithCompletions(), server.WithHooks(hooks), server.WithRecovery(),
 		server.WithPromptCompletionProvider(completion{d}), server.WithResourceCompletionProvider(completion{d}))
-	d.ids = &sessionIDs{door: d, open: map[string]time.Time{}}
+	d.ids = &sessionIDs{door: d, open: map[string]*httpSession{}}
 	d.http = newHTTP(d)
 	d.refresh()
 	return d

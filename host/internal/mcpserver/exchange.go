@@ -38,6 +38,7 @@ type rpcFailure struct {
 type peer struct {
 	agent   *policy.Agent
 	session *session.Session
+	known   *known // what the client said of itself, where the library is passed by
 	// send writes a message of ours to the client, before the answer.
 	send func(any) error
 	// ask sends a request of ours and waits for the client's answer; nil when this

@@ -110,12 +110,12 @@ func (d *door) post(out *responder, r *http.Request, agent *policy.Agent, fixed 
 			}
 		}
 	}
-	out.exchange = x
-	body, name := d.toLibrary(message)
-	if name != "" && r.Header.Get(mcp.HeaderName) == name {
-		// Where header and message agree they still do; where not, the library says so.
-		r.Header.Set(mcp.HeaderName, anyTool)
+	// Calls that pass the library by are cancelled here, the others there.
+	if m.Get("method").Str == "notifications/cancelled" && x.peer != nil && d.cancels.cancel(id, m.Get("params.requestId").Raw) {
+		out.WriteHeader(http.StatusAccepted)
+		return
 	}
+	out.exchange = x
 	if s != nil && m.Get("method").Str == string(mcp.MethodToolsCall) && id != "" {
 		before := s.Version()
 		out.before = func() { // the list changed by this call: said before its result
@@ -123,6 +123,14 @@ func (d *door) post(out *responder, r *http.Request, agent *policy.Agent, fixed 
 				_ = out.event(map[string]any{"jsonrpc": "2.0", "method": mcp.MethodNotificationToolsListChanged})
 			}
 		}
+	}
+	if d.direct(out, r, m, x, id) {
+		return
+	}
+	body, name := d.toLibrary(message)
+	if name != "" && r.Header.Get(mcp.HeaderName) == name {
+		// Where header and message agree they still do; where not, the library says so.
+		r.Header.Set(mcp.HeaderName, anyTool)
 	}
 	r = r.WithContext(withExchange(r.Context(), x))
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
 )
 
 // maxSessions is how many sessions one agent has open over HTTP; the longest
@@ -18,7 +20,14 @@ type sessionIDs struct {
 	door *door
 
 	mu   sync.Mutex
-	open map[string]time.Time // id → last use
+	open map[string]*httpSession
+}
+
+// httpSession is one open session.
+type httpSession struct {
+	used   time.Time
+	passed time.Time // through the library, last
+	known  *known    // nil until the client initialized
 }
 
 var errNoSession = errors.New("no such session")
@@ -30,27 +39,63 @@ func (s *sessionIDs) Generate() string {
 	defer s.mu.Unlock()
 	if len(s.open) >= maxSessions {
 		oldest, at := "", time.Now()
-		for id, used := range s.open {
-			if !used.After(at) {
-				oldest, at = id, used
+		for id, x := range s.open {
+			if !x.used.After(at) {
+				oldest, at = id, x.used
 			}
 		}
 		delete(s.open, oldest)
 		// Its streams end; a client that still has it initializes anew.
 		go s.door.lib.UnregisterSession(context.Background(), oldest)
 	}
-	s.open[id] = time.Now()
+	s.open[id] = &httpSession{used: time.Now()}
 	return id
+}
+
+// initialized notes what a client said of itself.
+func (s *sessionIDs) initialized(id string, caps mcp.ClientCapabilities) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x := s.open[id]; x != nil {
+		x.known = &known{caps: caps, level: mcp.LoggingLevelError}
+		x.passed = time.Now()
+	}
+}
+
+// wants notes from which level on a client wants to hear logs.
+func (s *sessionIDs) wants(id string, level mcp.LoggingLevel) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x := s.open[id]; x != nil && x.known != nil {
+		x.known = &known{caps: x.known.caps, level: level}
+	}
+}
+
+// client is what is known of a client, unless it is time for it to pass through
+// the library.
+func (s *sessionIDs) client(id string) (known, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.open[id]
+	if x == nil || x.known == nil {
+		return known{}, false
+	}
+	if time.Since(x.passed) > refresh {
+		x.passed = time.Now()
+		return known{}, false
+	}
+	return *x.known, true
 }
 
 // Validate says whether the id is one of this agent's open sessions.
 func (s *sessionIDs) Validate(id string) (terminated bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.open[id]; !ok {
+	x, ok := s.open[id]
+	if !ok {
 		return false, errNoSession
 	}
-	s.open[id] = time.Now()
+	x.used = time.Now()
 	return false, nil
 }
 

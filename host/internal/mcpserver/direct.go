@@ -1,0 +1,152 @@
+package mcpserver
+
+import (
+	"bytes"
+	"context"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/tidwall/gjson"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/content"
+)
+
+// direct answers a tools/call of the session era over HTTP without the library,
+// which would read the message six times to find what is plain here. It reports
+// false for whatever is not plain; that goes the library's way.
+func (d *door) direct(out *responder, r *http.Request, m gjson.Result, x *exchange, id string) bool {
+	name, request := m.Get("params.name"), m.Get("id")
+	plain := m.Get("jsonrpc").Str == "2.0" && m.Get("method").Str == string(mcp.MethodToolsCall) && name.Type == gjson.String &&
+		(request.Type == gjson.String || request.Type == gjson.Number) && id != "" && x.peer != nil && !d.isNative(name.Str) &&
+		!m.Get("params.task").Exists() && jsonBody(r) && spoken(r.Header.Get(mcp.HeaderProtocolVersion))
+	if !plain {
+		return false
+	}
+	known, ok := d.ids.client(id)
+	if !ok {
+		return false
+	}
+	x.peer.known = &known
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer d.cancels.add(id, request.Raw, cancel)()
+	out.answer(x.finish(d.plainCall(withExchange(ctx, x), x)))
+	return true
+}
+
+// plainCall runs the call and writes its whole answer.
+func (d *door) plainCall(ctx context.Context, x *exchange) (answer []byte) {
+	fail := func(f rpcFailure) []byte { return mustJSON(f.response(x.id)) }
+	defer func() {
+		if p := recover(); p != nil {
+			d.core.Log.Error("an MCP request panicked", "panic", p)
+			answer = fail(rpcFailure{code: mcp.INTERNAL_ERROR, message: "the host failed on this request"})
+		}
+	}()
+	result, err := d.callTool(ctx, mcp.CallToolRequest{})
+	switch {
+	case x.failure != nil:
+		return fail(*x.failure)
+	case err != nil:
+		return fail(rpcFailure{code: mcp.INTERNAL_ERROR, message: err.Error()})
+	}
+	var b bytes.Buffer
+	b.WriteString(`{"jsonrpc":"2.0","id":`)
+	b.Write(x.id)
+	b.WriteString(`,"result":{"content":`)
+	b.Write(x.splice["content"])
+	for _, key := range []string{"structuredContent", "_meta"} {
+		if part := x.splice[key]; part != nil {
+			b.WriteString(`,"` + key + `":`)
+			b.Write(part)
+		}
+	}
+	if result.IsError {
+		b.WriteString(`,"isError":true`)
+	}
+	b.WriteString("}}")
+	x.splice, x.id = nil, nil // all of it is in place
+	return b.Bytes()
+}
+
+func jsonBody(r *http.Request) bool {
+	kind := r.Header.Get("Content-Type")
+	if kind == "application/json" {
+		return true
+	}
+	media, _, err := mime.ParseMediaType(kind)
+	return err == nil && media == "application/json"
+}
+
+// spoken says whether a version header names a version of the session era.
+func spoken(version string) bool {
+	return version == "" || (slices.Contains(mcp.ValidProtocolVersions, version) && !mcp.IsModernProtocol(version))
+}
+
+// answer writes a whole answer: as JSON, or as the last event of a stream.
+func (o *responder) answer(raw []byte) {
+	if o.before != nil {
+		o.before()
+		o.before = nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	// A client that left shows in the request's context; nobody is left to tell.
+	if o.stream {
+		_ = o.write("event: message\ndata: ", content.Line(raw), "\n\n")
+		_ = o.control.Flush()
+		return
+	}
+	o.Header().Set("Content-Type", "application/json")
+	o.Header().Set("Content-Length", strconv.Itoa(len(raw)))
+	o.status = http.StatusOK
+	o.head()
+	_ = o.write("", raw, "")
+}
+
+// cancels are the calls in flight that a notification may cancel.
+type cancels struct {
+	mu   sync.Mutex
+	open map[[2]string]context.CancelFunc // by session and request id
+}
+
+func (c *cancels) add(session, id string, cancel context.CancelFunc) (remove func()) {
+	key := [2]string{session, id}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open == nil {
+		c.open = map[[2]string]context.CancelFunc{}
+	}
+	c.open[key] = cancel
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.open, key)
+	}
+}
+
+// cancel ends a call; false when none of ours has that id.
+func (c *cancels) cancel(session, id string) bool {
+	c.mu.Lock()
+	cancel := c.open[[2]string{session, id}]
+	c.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+	return cancel != nil
+}
+
+// known is what a client of the session era said of itself.
+type known struct {
+	caps  mcp.ClientCapabilities
+	level mcp.LoggingLevel
+}
+
+// refresh is how often a session must pass through the library, whose own clock
+// else takes it for idle.
+const refresh = 10 * time.Minute
