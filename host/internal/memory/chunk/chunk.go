@@ -166,9 +166,7 @@ func fit(text string, max int) []string {
 		if bare := utf8.RuneCountInString(strings.TrimRight(p, "\n")); length+bare > max {
 			flush()
 			if bare > max {
-				for _, h := range hard(strings.TrimRight(p, "\n"), max) {
-					out = append(out, h)
-				}
+				out = append(out, hard(strings.TrimRight(p, "\n"), max)...)
 				continue
 			}
 		}
