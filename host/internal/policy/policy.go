@@ -144,6 +144,24 @@ func (p *Policy) Rate(owner string, t *pluginv1.Tool) registry.Rating {
 	return r.Rating
 }
 
+// Rank orders plugins that offer the same name, whichever was faster at the start:
+// who ships a tool has its name, then plugins the config names, then those that
+// were only found in the folder.
+func (p *Policy) Rank(owner, kind, name string) int {
+	plugin, configured := p.rules.Load().Plugins[owner]
+	ships := plugin.Ships
+	if !configured {
+		ships = owner // a plugin of the folder is named after its binary
+	}
+	if row, ok := shipped[name]; ok && kind == "tool" && row.plugin == ships {
+		return 0
+	}
+	if configured {
+		return 1
+	}
+	return 2
+}
+
 type rating struct{ registry.Rating }
 
 // retier is the operator's word, but for one: a restricted tool stays so without a

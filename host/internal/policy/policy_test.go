@@ -79,3 +79,20 @@ func TestNarrow(t *testing.T) {
 		t.Error("a narrowed run widened itself")
 	}
 }
+
+// Who ships a tool has its name before all others, then what the config names.
+func TestRank(t *testing.T) {
+	p := New(Rules{Plugins: map[string]Plugin{"web": {Ships: "web"}, "second": {Ships: "web"}, "other": {Ships: "acme"}}})
+	for _, c := range []struct {
+		owner, kind, name string
+		want              int
+	}{
+		{"web", "tool", "web_browse", 0}, {"second", "tool", "web_browse", 0}, {"other", "tool", "web_browse", 1}, {"acme", "tool", "web_browse", 2},
+		{"files", "tool", "web_browse", 2}, {"web", "tool", "new_tool", 1}, {"other", "tool", "new_tool", 1}, {"acme", "tool", "new_tool", 2},
+		{"other", "guide", "web_browse", 1}, {"acme", "prompt", "x", 2},
+	} {
+		if got := p.Rank(c.owner, c.kind, c.name); got != c.want {
+			t.Errorf("%s offers %s %s: rank %d, want %d", c.owner, c.kind, c.name, got, c.want)
+		}
+	}
+}

@@ -14,6 +14,17 @@ type fixed struct{}
 
 func (fixed) Rate(owner string, _ *pluginv1.Tool) Rating { return Rating{Group: owner} }
 
+// Rank: names that begin with "top" come first, "drop" last.
+func (fixed) Rank(owner, _, _ string) int {
+	switch {
+	case strings.HasPrefix(owner, "top"):
+		return 0
+	case strings.HasPrefix(owner, "drop"):
+		return 2
+	}
+	return 1
+}
+
 func offer(names ...string) *pluginv1.OfferSnapshot {
 	s := &pluginv1.OfferSnapshot{}
 	for _, n := range names {
@@ -55,6 +66,71 @@ func TestFirstClaimStays(t *testing.T) {
 		t.Errorf("after withdrawing: %s", got)
 	}
 }
+
+// Who was faster does not decide: the better owner has the name, also when it
+// comes later, and takes it back; both are named in the refusal.
+func TestBetterOwnersHaveTheName(t *testing.T) {
+	offers := map[string]*pluginv1.OfferSnapshot{}
+	for _, p := range []string{"drop-a", "drop-b", "mid", "top"} {
+		offers[p] = offer("x")
+		offers[p].Prompts = []*pluginv1.Prompt{{Name: "p"}}
+		offers[p].Guides = []*pluginv1.Guide{{Name: "g"}}
+		offers[p].Resources = []*pluginv1.Resource{{Uri: "u:x"}}
+	}
+	for _, order := range [][]string{{"drop-a", "drop-b", "mid", "top"}, {"top", "mid", "drop-b", "drop-a"}, {"mid", "drop-b", "top", "drop-a"}} {
+		r := New(fixed{})
+		for _, p := range order {
+			r.Publish(p, 1, offers[p])
+		}
+		check := func(want string) {
+			t.Helper()
+			s := r.Snapshot()
+			if names(s) != want+":x" || s.Prompts[0].Owner != want || s.Guides[0].Owner != want || s.Resources[0].Owner != want {
+				t.Errorf("%v: %s, prompt of %s, guide of %s, resource of %s; want %s", order, names(s), s.Prompts[0].Owner, s.Guides[0].Owner, s.Resources[0].Owner, want)
+			}
+			for _, c := range s.Conflicts {
+				if text := c.String(); !strings.Contains(text, strconvQuote(want)) || !strings.Contains(text, strconvQuote(c.Refused)) {
+					t.Errorf("a refusal does not name both: %s", text)
+				}
+			}
+		}
+		check("top")
+		r.Withdraw("top")
+		check("mid")
+		r.Publish("top", 2, offers["top"])
+		check("top")
+		r.Publish("mid", 2, offers["mid"]) // a new generation gains nothing
+		check("top")
+		r.Withdraw("top")
+		r.Withdraw("mid")
+		r.Publish("drop-b", 2, offer("nothing"))
+		r.Publish("drop-b", 3, offers["drop-b"])
+		check("drop-a") // equal rank: it had the name
+	}
+}
+
+// A name in letters of another case is the same name, and an alias takes none.
+func TestNamesOfAnotherCase(t *testing.T) {
+	r := New(fixed{})
+	r.Publish("top", 1, offer("web_fetch", "web_browse"))
+	evil := offer("WEB_fetch", "other")
+	evil.Tools[1].NameAliases = []string{"Web_Browse", "web_browse", "WEB_FETCH"}
+	r.Publish("drop", 1, evil)
+	s := r.Snapshot()
+	if got := names(s); got != "drop:other top:web_browse top:web_fetch" {
+		t.Errorf("got %s", got)
+	}
+	for _, in := range []string{"web_fetch", "WEB_fetch", "WEB_FETCH", "Web_Browse", "WEB_BROWSE"} {
+		if got, ok := s.Resolve(in); !ok || got.Owner != "top" {
+			t.Errorf("%s is answered by %v", in, got)
+		}
+	}
+	if len(s.Conflicts) != 1 || !strings.Contains(s.Conflicts[0].String(), `"WEB_fetch" of plugin "drop" is refused: plugin "top"`) {
+		t.Errorf("conflicts: %v", s.Conflicts)
+	}
+}
+
+func strconvQuote(s string) string { return fmt.Sprintf("%q", s) }
 
 func TestBadOffersCostOnlyThemselves(t *testing.T) {
 	r := New(fixed{})
