@@ -129,6 +129,7 @@ func Start(ctx context.Context, o Options) (h *Host, err error) {
 	if err := h.open(); err != nil {
 		return h, err
 	}
+	h.doors.Go(func() { h.sweep(h.ctx) })
 	if !o.Private {
 		h.watch()
 	}

@@ -161,6 +161,8 @@ func (s *Session) Turns(n int) []*pluginv1.Turn {
 	return slices.Clone(s.turns[len(s.turns)-n:])
 }
 
+func (s *Session) usedSince(t time.Time) bool { return s.used.Load() > t.UnixNano() }
+
 func (s *Session) touch(now time.Time) { s.used.Store(now.UnixNano()) }
 
 func handleKey(plugin string, a *policy.Agent) string { return plugin + "\x00" + a.Profile }

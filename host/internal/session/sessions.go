@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"regexp"
 	"strings"
 	"sync"
@@ -290,6 +291,24 @@ func (ss *Sessions) restore(row store.Handle) *Session {
 		return s
 	}
 	return ss.add(id, row.Agent, row.Namespace)
+}
+
+// Touch notes in the store which handles are in use, so that a sweep of idle ones
+// leaves them.
+func (ss *Sessions) Touch(ctx context.Context) error {
+	ss.mu.Lock()
+	var used []string
+	for handle, x := range ss.held {
+		if x.session.usedSince(time.Now().Add(-Idle)) {
+			used = append(used, handle)
+		}
+	}
+	ss.mu.Unlock()
+	var errs []error
+	for _, handle := range used {
+		errs = append(errs, ss.db.HandleTouch(ctx, handle))
+	}
+	return errors.Join(errs...)
 }
 
 // Derive mints a handle for a run of its own (subagent/{id}, wisp/{id},
