@@ -223,6 +223,9 @@ func (c *Conn) withMeta(params json.RawMessage, id string, progress Progress) js
 		meta[mcp.MetaKeyClientInfo] = c.target.clientInfo()
 	}
 	if len(meta) == 0 {
+		if len(params) == 0 {
+			return json.RawMessage("{}")
+		}
 		return params
 	}
 	raw, err := json.Marshal(meta)

@@ -130,7 +130,7 @@ func classify(err error) error {
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {
-		return err
+		return op
 	}
 	return &sentError{err}
 }
