@@ -133,3 +133,31 @@ func TestHostilePlugin(t *testing.T) {
 		t.Errorf("the host's log is silent:\n%s", clip(w.log.String()))
 	}
 }
+
+// A plugin that was only dropped in is bounded without a word in the config, and
+// status says so; one with a block has what its block says.
+func TestDropInLimits(t *testing.T) {
+	w := newWorld(t, hostile("free", ""), "hostile")
+	raw, err := os.ReadFile(filepath.Join(w.dir, "plugins", "bulkhead-plugin-hostile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(w.dir, "plugins", "bulkhead-plugin-found"), raw, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.serve()
+	says(t, w.ok("status"), "memory 512 MiB a process", "processes 128", "files of 256 MiB at most", "16 calls at once")
+	if free := fmt.Sprint(w.plugin("free").Sandbox.InForce); strings.Contains(free, "MiB") || strings.Contains(free, "calls at once") {
+		t.Errorf("a plugin with a block: %s", free)
+	}
+	out := w.ok("call", "--timeout", "50s", "hostile_fill", `{"mib":300,"processes":200}`)
+	var mib, processes int
+	if _, err := fmt.Sscanf(out, "wrote %d MiB", &mib); err != nil || mib != 256 {
+		t.Errorf("wrote: %s", out)
+	}
+	if _, rest, ok := strings.Cut(out, "started "); !ok {
+		t.Errorf("started: %s", out)
+	} else if _, err := fmt.Sscanf(rest, "%d processes", &processes); err != nil || processes >= 128 {
+		t.Errorf("started: %s", out)
+	}
+}

@@ -55,6 +55,7 @@ type Profile struct {
 	Memory    int64 // bytes of data segment (RLIMIT_DATA); 0 = no limit
 	Processes int   // processes and threads; 0 = no limit
 	Files     int   // open files; 0 = 4096
+	FileSize  int64 // bytes of the largest file it may write; 0 = no limit
 
 	// What the config asked for by name: if it can't be had, the start fails.
 	MustProfile, MustNetwork bool

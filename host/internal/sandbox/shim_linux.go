@@ -161,6 +161,12 @@ func (o order) limits(r *Report) error {
 		}
 		r.has("open files %d", min(uint64(p.Files), had.Max))
 	}
+	if p.FileSize > 0 {
+		if err := limit(unix.RLIMIT_FSIZE, uint64(p.FileSize)); err != nil {
+			return fmt.Errorf("limit the size of files: %w", err)
+		}
+		r.has("files of %d MiB at most", p.FileSize>>20)
+	}
 	if p.Processes > 0 && o.Group == "" {
 		// The kernel counts per user and exempts root; only an ordinary user's
 		// own user namespace makes the count that of this plugin.

@@ -15,7 +15,7 @@ type Plugin struct {
 	Binary string // absolute
 	Folder string // the plugins folder; empty = the binary's own
 	// Configured is set when HCL has a block for it. Without one it runs under
-	// strict, without network and without grants it asks for.
+	// strict, without network and without grants it asks for, in limits of its own.
 	Configured bool
 	SHA256     string // pin, hex
 
@@ -146,6 +146,9 @@ func (o Options) normal() Options {
 }
 
 func (p Plugin) normal() Plugin {
+	if !p.Configured {
+		p.Limits.Calls = foundCalls
+	}
 	if p.Limits.Calls <= 0 {
 		p.Limits.Calls = 32
 	}

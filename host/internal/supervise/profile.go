@@ -12,6 +12,15 @@ import (
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 )
 
+// What a plugin gets that has no block: enough for honest work, too little to hurt
+// the machine. A block lifts all of it.
+const (
+	foundMemory    = 512 << 20 // bytes a process
+	foundProcesses = 128       // threads count
+	foundFile      = 256 << 20 // bytes, the largest file it may write
+	foundCalls     = 16        // in flight
+)
+
 // profileOf joins what the config says, what the plugin needs and the default. A
 // plugin without a block gets the default and nothing it asks for.
 func profileOf(p Plugin, desc *pluginv1.DescribeResponse, paths []sandbox.Path) (sandbox.Profile, error) {
@@ -24,6 +33,7 @@ func profileOf(p Plugin, desc *pluginv1.DescribeResponse, paths []sandbox.Path) 
 		if need := needs.GetProfile(); need != "" && need != sandbox.Strict {
 			return out, fault.New(fault.PluginSandbox, "plugin %q needs the sandbox profile %q, which only a plugin with a block in the config gets; add: plugin %q {}", p.Name, need, p.Name)
 		}
+		out.Memory, out.Processes, out.FileSize = foundMemory, foundProcesses, foundFile
 		return out, nil
 	}
 	if needs.GetProfile() != "" {

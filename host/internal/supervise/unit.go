@@ -3,7 +3,9 @@ package supervise
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -368,6 +370,9 @@ func (u *unit) status() Status {
 	}
 	if g != nil {
 		report := g.proc.Sandbox()
+		if !u.spec.Configured {
+			report.InForce = append(slices.Clone(report.InForce), fmt.Sprintf("%d calls at once", u.spec.Limits.Calls))
+		}
 		st.PID, st.Sandbox, st.StartedAt = g.proc.PID(), &report, g.startedAt
 		st.Abandoned = int(g.abandoned.Load())
 	}

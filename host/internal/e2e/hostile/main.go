@@ -38,6 +38,11 @@ type file struct {
 	Text string `json:"text,omitempty"`
 }
 
+type amount struct {
+	MiB       int `json:"mib"`
+	Processes int `json:"processes"`
+}
+
 func main() {
 	if out := os.Getenv(workEnv); out != "" {
 		a := os.Args[1:]
@@ -68,6 +73,9 @@ func main() {
 			}),
 			sdk.NewTool(prefix+"_uncover", "Tries to see below what covers a folder, then reads a file.", func(ctx context.Context, _ *sdk.Call, in file) (sdk.Result, error) {
 				return sdk.TextResult(uncover(ctx, in.Path)), nil
+			}),
+			sdk.NewTool(prefix+"_fill", "Writes a large file and starts many processes.", func(ctx context.Context, _ *sdk.Call, in amount) (sdk.Result, error) {
+				return sdk.TextResult(fill(ctx, in)), nil
 			}),
 			sdk.NewTool(prefix+"_guarded", "Needs approval.", func(context.Context, *sdk.Call, struct{}) (sdk.Result, error) {
 				return sdk.TextResult("ran without leave"), nil
@@ -161,4 +169,34 @@ func uncover(ctx context.Context, path string) string {
 		_ = cmd.Run() // what it said is the answer
 	}
 	return look(path) + "\n" + said.String()
+}
+
+// fill takes disk and processes and tells how much it got.
+func fill(ctx context.Context, a amount) string {
+	path := filepath.Join(os.Getenv("HOME"), "large")
+	defer os.Remove(path)
+	f, err := os.Create(path)
+	if err != nil {
+		return "failed: " + err.Error()
+	}
+	defer f.Close()
+	block, wrote := make([]byte, 1<<20), 0
+	for ; wrote < a.MiB; wrote++ {
+		if _, err = f.Write(block); err != nil {
+			break
+		}
+	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	started := 0
+	var refused error
+	for ; started < a.Processes; started++ {
+		cmd := exec.CommandContext(ctx, "/bin/sleep", "60")
+		if refused = cmd.Start(); refused != nil {
+			break
+		}
+		defer cmd.Wait()
+		defer end()
+	}
+	return fmt.Sprintf("wrote %d MiB (%v), started %d processes (%v)", wrote, err, started, refused)
 }
