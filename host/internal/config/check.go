@@ -151,9 +151,12 @@ func (e *evaluator) checkPlugin(p *Plugin) {
 	for _, g := range p.Grants {
 		e.checkGrant(p, g)
 	}
-	for name := range p.Env {
-		if !envName.MatchString(name) {
+	for name, value := range p.Env {
+		switch {
+		case !envName.MatchString(name):
 			e.add(fault.ConfigValue, p.At("env"), fmt.Sprintf("%q is no name of an environment variable", name), "")
+		case strings.ContainsRune(value, 0):
+			e.add(fault.ConfigValue, p.At("env"), fmt.Sprintf("the value of the environment variable %s has a zero byte", name), "")
 		}
 	}
 	l := p.Limits

@@ -192,7 +192,11 @@ func (e *evaluator) attribute(schema *pluginv1.ConfigAttribute, a *hclsyntax.Att
 		e.add(fault.ConfigValue, a.Expr.Range(), fmt.Sprintf("%q has no value", schema.Name), "its expression can't be evaluated here")
 		return none
 	}
+	before := len(e.diags)
 	value = e.refine(schema, a, value)
+	if e.diags[before:].HasErrors() {
+		return none
+	}
 	if schema.Sensitive {
 		value = value.Mark(sensitiveMark{})
 	}

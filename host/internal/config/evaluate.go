@@ -47,6 +47,16 @@ func (e *Evaluated) GoString() string { return e.String() }
 // evaluates it. p may be nil for a plugin without a block. The result is nil
 // when there are errors.
 func (c *Config) Evaluate(p *Plugin, schema *pluginv1.ConfigBody) (*Evaluated, hcl.Diagnostics) {
+	e, diags := c.EvaluateRest(p, schema)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	return e, diags
+}
+
+// EvaluateRest is Evaluate that leaves out what is faulty: good for asking a
+// plugin what it makes of the rest, and for nothing else.
+func (c *Config) EvaluateRest(p *Plugin, schema *pluginv1.ConfigBody) (*Evaluated, hcl.Diagnostics) {
 	e := &evaluator{base: c.Dir, secretsDir: c.Host.SecretsDir(), scrub: &c.scrub}
 	out := &Evaluated{body: &hclsyntax.Body{}, scrub: &c.scrub}
 	if p != nil {
@@ -58,9 +68,6 @@ func (c *Config) Evaluate(p *Plugin, schema *pluginv1.ConfigBody) (*Evaluated, h
 	n := e.walk(out.body, out.whole, schema)
 	c.mask(e.masked)
 	diags := c.scrub.diags(sorted(e.diags))
-	if diags.HasErrors() {
-		return nil, diags
-	}
 	var b bytes.Buffer
 	encode(&b, n.value())
 	out.JSON, out.Paths = b.Bytes(), e.paths
@@ -116,6 +123,22 @@ func (e *Evaluated) Locate(found []*pluginv1.Diagnostic) hcl.Diagnostics {
 		diags = append(diags, d)
 	}
 	return e.scrub.diags(sorted(diags))
+}
+
+// LocateRest is Locate for a config of which a part was left out: only faults at
+// places of their own are told, for others may be about what is missing.
+func (e *Evaluated) LocateRest(found []*pluginv1.Diagnostic, faults hcl.Diagnostics) hcl.Diagnostics {
+	var out hcl.Diagnostics
+	for _, d := range e.Locate(found) {
+		known := *d.Subject == e.whole
+		for _, f := range faults {
+			known = known || f.Subject != nil && (f.Subject.Overlaps(*d.Subject) || d.Subject.Overlaps(*f.Subject))
+		}
+		if !known {
+			out = append(out, d)
+		}
+	}
+	return out
 }
 
 // clip bounds what a plugin may say in one diagnostic.

@@ -109,6 +109,9 @@ func TestBadConfig(t *testing.T) {
 			[]string{"bad.hcl:7,13: environment variable BULKHEAD_TEST_UNSET is not set", `env("BULKHEAD_TEST_UNSET", "")`, "BH3003"}},
 		{"shell style variable", head + "frontend \"http\" {\n  address = \"${ADDRESS}\"\n}\n", []string{"bad.hcl:7,16", `env("ADDRESS")`}},
 		{"open to others without tokens", head + "frontend \"http\" {\n  address = \"0.0.0.0:7411\"\n}\n", []string{"bad.hcl:7,13", "needs agents with tokens"}},
+		{"no such port", head + "frontend \"http\" {\n  address = \"127.0.0.1:70000\"\n}\n", []string{`bad.hcl:7,13: "127.0.0.1:70000" is no address`, "BH3003"}},
+		{"a variable's name", head + "plugin \"fx\" {\n  env = { \"A=B\" = \"x\", \"\" = \"y\" }\n}\n", []string{`"A=B" is no name of an environment variable`, "BH3003"}},
+		{"a variable's value", head + "plugin \"fx\" {\n  env = { A = \"x\\u0000y\" }\n}\n", []string{"the value of the environment variable A has a zero byte", "BH3003"}},
 		{"restricted tool lowered", head + "plugin \"web\" {\n  tools \"download_pdf\" {\n    tier = \"standard\"\n  }\n}\n",
 			[]string{"bad.hcl:8,12: restricted tool \"download_pdf\" is lowered to standard", `accept_risk = "reason"`, "BH3003"}},
 		{"restricted tool lowered by name", head + "policy {\n  tier \"elevated\" {\n    tools = [\"mcp_register_server\"]\n  }\n}\n",
@@ -134,12 +137,15 @@ func TestBadConfig(t *testing.T) {
 func TestBadPluginBlocks(t *testing.T) {
 	w := newWorld(t, "", "fixture")
 	w.write("config.hcl", hostBlocks+instance("fx", "")+instance("picky", "  config {\n    fail = true\n  }\n")+
-		instance("typo", "  config {\n    greeting = [1]\n  }\n")+"plugin \"absent\" {\n}\n"+
+		instance("typo", "  config {\n    greeting = [1]\n  }\n")+
+		instance("both", "  config {\n    greeting = [1]\n    fail     = true\n  }\n")+"plugin \"absent\" {\n}\n"+
 		instance("pinned", "  sha256 = \""+strings.Repeat("0", 64)+"\"\n"))
 	w.fails(1, []string{
 		"config.hcl:17,12: This config is refused; fail is set.", "17 |     fail = true", "|            ^^^^",
 		`config.hcl:24,16: wrong type for "greeting"`, "24 |     greeting = [1]",
-		`config.hcl:27,1: the binary of plugin "absent" can't be used`, "no such file", "BH2007",
+		// A fault of a type does not hide what the plugin itself says of the rest.
+		`config.hcl:31,16: wrong type for "greeting"`, "config.hcl:32,16: This config is refused; fail is set.",
+		`config.hcl:35,1: the binary of plugin "absent" can't be used`, "no such file", "BH2007",
 	}, "check")
 	w.serve()
 	w.answers()

@@ -63,17 +63,21 @@ func Check(ctx context.Context, cfg *config.Config, o CheckOptions) hcl.Diagnost
 				add(hcl.DiagWarning, fault.GrantMissing, p.At("grants"), fmt.Sprintf("plugin %q lacks a grant", p.Name), fmt.Sprintf("for all it can do its block needs grants = [%q]", g))
 			}
 		}
-		e, found := cfg.Evaluate(p, d.ConfigSchema)
+		e, found := cfg.EvaluateRest(p, d.ConfigSchema)
 		diags = append(diags, found...)
-		if found.HasErrors() {
-			continue
-		}
 		said, err := s.Validate(ctx, sp, e.JSON)
+		if err != nil && found.HasErrors() {
+			continue // it may be because of what was left out
+		}
 		if err != nil {
 			add(hcl.DiagError, fault.From(err).Ref, p.Range(), fmt.Sprintf("plugin %q could not check its config", p.Name), err.Error())
 			continue
 		}
-		diags = append(diags, e.Locate(said)...)
+		if found.HasErrors() {
+			diags = append(diags, e.LocateRest(said, found)...)
+		} else {
+			diags = append(diags, e.Locate(said)...)
+		}
 	}
 	found, err := Scan(cfg.Host.PluginDir)
 	if err != nil {
