@@ -319,7 +319,7 @@ func TestPromptsAndResources(t *testing.T) {
 	s.Call("bad__plan-prompt", `{"topic":"ships","style":null}`).WantText(`\"arguments\":{\"topic\":\"ships\"}`)
 	s.Call("mcp_get_prompt", `{"server_name":"BAD","prompt_name":"plan","arguments":{"topic":5}}`).WantText(`\"topic\":\"5\"`)
 	s.Call("mcp_get_prompt", `{"server_name":"bad","prompt_name":"plan"}`).WantError("invalid_arguments", "topic")
-	if r := s.Call("bad__plan", `{"topic":"x"}`, sdktest.Prompt()); !bytes.Contains(r.Raw, []byte(`"topic":"x"`)) {
+	if r := s.Call("bad__plan", `{"topic":"x"}`, sdktest.Prompt()); !bytes.Contains(r.Raw, []byte(`\"topic\":\"x\"`)) {
 		t.Errorf("%+v", r)
 	}
 	for _, uri := range []string{"bad://note", "bad://item/7"} {

@@ -144,7 +144,8 @@ func (s *server) answer(m message) string {
 	case "prompts/list":
 		return result(`{"prompts":[{"name":"plan","description":"Plans.","arguments":[{"name":"topic","required":true},{"name":"style"}]}]}`)
 	case "prompts/get":
-		return result(`{"messages":[{"role":"user","content":{"type":"text","text":` + string(m.Params) + `}}]}`)
+		raw, _ := json.Marshal(string(m.Params)) // a string
+		return result(`{"messages":[{"role":"user","content":{"type":"text","text":` + string(raw) + `}}]}`)
 	case "resources/list":
 		return result(`{"resources":[{"uri":"bad://note","name":"note","mimeType":"text/plain"}]}`)
 	case "resources/templates/list":
