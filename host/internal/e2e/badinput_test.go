@@ -110,7 +110,7 @@ func TestBadConfig(t *testing.T) {
 		{"shell style variable", head + "frontend \"http\" {\n  address = \"${ADDRESS}\"\n}\n", []string{"bad.hcl:7,16", `env("ADDRESS")`}},
 		{"open to others without tokens", head + "frontend \"http\" {\n  address = \"0.0.0.0:7411\"\n}\n", []string{"bad.hcl:7,13", "needs agents with tokens"}},
 		{"no such port", head + "frontend \"http\" {\n  address = \"127.0.0.1:70000\"\n}\n", []string{`bad.hcl:7,13: "127.0.0.1:70000" is no address`, "BH3003"}},
-		{"a variable's name", head + "plugin \"fx\" {\n  env = { \"A=B\" = \"x\", \"\" = \"y\" }\n}\n", []string{`"A=B" is no name of an environment variable`, "BH3003"}},
+		{"a variable's name", head + "plugin \"fx\" {\n  env = { \"A=B\" = \"x\" }\n}\n", []string{`"A=B" is no name of an environment variable`, "BH3003"}},
 		{"a variable's value", head + "plugin \"fx\" {\n  env = { A = \"x\\u0000y\" }\n}\n", []string{"the value of the environment variable A has a zero byte", "BH3003"}},
 		{"restricted tool lowered", head + "plugin \"web\" {\n  tools \"download_pdf\" {\n    tier = \"standard\"\n  }\n}\n",
 			[]string{"bad.hcl:8,12: restricted tool \"download_pdf\" is lowered to standard", `accept_risk = "reason"`, "BH3003"}},
