@@ -3,6 +3,7 @@ package bridge
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -23,6 +24,9 @@ var binDir string
 
 func TestMain(m *testing.M) {
 	child.Init()
+	if scenario := os.Getenv(clientEnv); scenario != "" {
+		conformanceClient(scenario)
+	}
 	dir, err := os.MkdirTemp("", "mcp-bridge-test-")
 	if err != nil {
 		fmt.Println(err)
@@ -91,6 +95,12 @@ func await(t *testing.T, what string, ok func() bool) {
 			t.Fatalf("%s does not come about", what)
 		}
 	}
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 func hasTool(s *sdktest.Session, name string) bool {
