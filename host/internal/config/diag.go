@@ -52,12 +52,6 @@ func problem(ref fault.Ref, at hcl.Range, summary, detail string) *hcl.Diagnosti
 	return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: summary, Detail: detail, Subject: at.Ptr(), Extra: Code(ref)}
 }
 
-func warning(ref fault.Ref, at hcl.Range, summary, detail string) *hcl.Diagnostic {
-	d := problem(ref, at, summary, detail)
-	d.Severity = hcl.DiagWarning
-	return d
-}
-
 // own gives a diagnostic of the HCL library a code and takes from it what could
 // render values: the expression and its context.
 func own(ref fault.Ref, d *hcl.Diagnostic) *hcl.Diagnostic {
