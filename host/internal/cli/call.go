@@ -16,6 +16,7 @@ import (
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/api"
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+	"github.com/bulkhead-dev/bulkhead/host/internal/plain"
 )
 
 func (a *app) call() *cobra.Command {
@@ -165,10 +166,10 @@ func (a *app) progress() func(api.CallEvent) {
 			if e.Progress.Total > 0 {
 				of = fmt.Sprintf(" of %g", e.Progress.Total)
 			}
-			fmt.Fprintf(a.errOut, "\r\033[K%g%s %s", e.Progress.Progress, of, e.Progress.Message)
+			fmt.Fprintf(a.errOut, "\r\033[K%g%s %s", e.Progress.Progress, of, plain.Line(e.Progress.Message))
 			shown = true
 		case e.Log != nil:
-			fmt.Fprintf(a.errOut, "\r\033[K%s: %s\n", e.Log.Level, e.Log.Data)
+			fmt.Fprintf(a.errOut, "\r\033[K%s: %s\n", plain.Line(e.Log.Level), plain.Line(string(e.Log.Data)))
 		case shown:
 			fmt.Fprint(a.errOut, "\r\033[K")
 		}
@@ -179,19 +180,19 @@ func (a *app) progress() func(api.CallEvent) {
 func (a *app) waits(r *api.CallResult) {
 	if r.Error != nil && !a.json {
 		_, about, _ := strings.Cut(r.Error.Message, "\n")
-		fmt.Fprintf(a.errOut, "%s waits (%s)\n%s\n", r.ToolName, r.Error.Ref, about)
+		fmt.Fprintf(a.errPeople, "%s waits (%s)\n%s\n", r.ToolName, r.Error.Ref, about)
 	}
 	for _, id := range r.Questions {
 		if a.json {
-			fmt.Fprintln(a.errOut, id)
+			fmt.Fprintln(a.errPeople, id)
 		} else if r.Error != nil && r.Error.Ref == string(fault.NeedsApproval) {
-			fmt.Fprintf(a.errOut, "  → `bulkhead approve %s` or `bulkhead deny %s`\n", id, id)
+			fmt.Fprintf(a.errPeople, "  → `bulkhead approve %s` or `bulkhead deny %s`\n", id, id)
 		} else {
-			fmt.Fprintf(a.errOut, "  → `bulkhead answer %s key=value …`\n", id)
+			fmt.Fprintf(a.errPeople, "  → `bulkhead answer %s key=value …`\n", id)
 		}
 	}
 	if !a.json {
-		fmt.Fprintf(a.errOut, "  → then the same call with `--session %s`\n", r.Session)
+		fmt.Fprintf(a.errPeople, "  → then the same call with `--session %s`\n", r.Session)
 	}
 }
 
@@ -219,9 +220,9 @@ func (a *app) showResult(r *api.CallResult) error {
 		}
 		return nil
 	}
-	w := a.out
+	w := a.screen()
 	if r.IsError {
-		w = a.errOut
+		w = a.errPeople
 	}
 	for _, block := range r.Content {
 		if text := gjson.GetBytes(block, "text"); gjson.GetBytes(block, "type").Str == "text" {

@@ -46,7 +46,7 @@ func (a *app) diagnose(path string, cfg *config.Config, diags hcl.Diagnostics) e
 		sources = cfg.Sources()
 	}
 	if a.json {
-		fmt.Fprintf(a.out, "%s\n", config.JSON(diags))
+		fmt.Fprintf(a.screen(), "%s\n", config.JSON(diags))
 	} else if err := config.Write(a.out, diags, sources, a.colour); err != nil {
 		return failed(err)
 	}
@@ -57,7 +57,7 @@ func (a *app) diagnose(path string, cfg *config.Config, diags hcl.Diagnostics) e
 		if path == "" {
 			path = "the built-in defaults"
 		}
-		fmt.Fprintf(a.out, "%s: ok\n", path)
+		fmt.Fprintf(a.people, "%s: ok\n", path)
 	}
 	return nil
 }

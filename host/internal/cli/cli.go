@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-dev/bulkhead/host/internal/api"
 	"github.com/bulkhead-dev/bulkhead/host/internal/config"
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+	"github.com/bulkhead-dev/bulkhead/host/internal/plain"
 )
 
 // Version is set by the build.
@@ -60,9 +61,12 @@ func usage(err error) error {
 type app struct {
 	in          io.Reader
 	out, errOut io.Writer
-	config      string
-	json        bool
-	colour      bool
+	// What people read goes here: nothing in it moves their cursor. Only what is
+	// meant for machines goes past it.
+	people, errPeople io.Writer
+	config            string
+	json              bool
+	colour            bool
 }
 
 // Main runs the command line and returns the exit code. The first interrupt asks
@@ -71,7 +75,7 @@ func Main(args []string, in io.Reader, out, errOut io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	defer stop()
-	a := &app{in: in, out: out, errOut: errOut, colour: terminal(errOut) && os.Getenv("NO_COLOR") == ""}
+	a := &app{in: in, out: out, errOut: errOut, people: plain.Writer(out), errPeople: plain.Writer(errOut), colour: terminal(errOut) && os.Getenv("NO_COLOR") == ""}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetOut(out)
@@ -88,7 +92,7 @@ func Main(args []string, in io.Reader, out, errOut io.Writer) int {
 	if e.err != nil {
 		a.complain(e)
 		if e.code == exitUsage && !a.json {
-			fmt.Fprintf(errOut, "  → `%s --help` tells how\n", cmd.CommandPath())
+			fmt.Fprintf(a.errPeople, "  → `%s --help` tells how\n", cmd.CommandPath())
 		}
 	}
 	return e.code
@@ -139,7 +143,7 @@ func (a *app) load() (*config.Config, error) {
 	cfg, diags := config.Load(path)
 	if diags.HasErrors() {
 		if a.json {
-			fmt.Fprintf(a.out, "%s\n", config.JSON(diags))
+			fmt.Fprintf(a.screen(), "%s\n", config.JSON(diags))
 		} else if err := config.Write(a.errOut, diags, cfg.Sources(), a.colour); err != nil {
 			return nil, failed(err)
 		}
@@ -148,9 +152,25 @@ func (a *app) load() (*config.Config, error) {
 	return cfg, nil
 }
 
+// screen is stdout for bytes as they are: on a terminal they are shown, elsewhere
+// passed on.
+func (a *app) screen() io.Writer {
+	if terminal(a.out) {
+		return a.people
+	}
+	return a.out
+}
+
 // print writes a value for machines.
 func (a *app) print(v any) error {
-	enc := json.NewEncoder(a.out)
+	return encode(a.screen(), v)
+}
+
+// printed writes a value as part of what people read.
+func (a *app) printed(v any) error { return encode(a.people, v) }
+
+func encode(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
@@ -172,17 +192,21 @@ func (a *app) complain(err error) {
 		}
 	}
 	if a.json {
-		enc := json.NewEncoder(a.errOut)
+		w := a.errOut
+		if terminal(w) {
+			w = a.errPeople
+		}
+		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)
 		_ = enc.Encode(map[string]*api.Error{"error": e}) // nowhere left to complain
 		return
 	}
 	if e.Ref == "" {
-		fmt.Fprintf(a.errOut, "bulkhead: %s\n", e.Message)
+		fmt.Fprintf(a.errPeople, "bulkhead: %s\n", e.Message)
 		return
 	}
-	fmt.Fprintf(a.errOut, "bulkhead: %s (%s)\n", e.Message, e.Ref)
+	fmt.Fprintf(a.errPeople, "bulkhead: %s (%s)\n", e.Message, e.Ref)
 	if row, ok := fault.Lookup(fault.Ref(e.Ref)); ok {
-		fmt.Fprintf(a.errOut, "  → %s\n", row.Remedy)
+		fmt.Fprintf(a.errPeople, "  → %s\n", row.Remedy)
 	}
 }

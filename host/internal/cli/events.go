@@ -33,10 +33,10 @@ func (a *app) events() *cobra.Command {
 					return nil // the host only shows that it is there
 				}
 				if a.json {
-					_, err := a.out.Write(line)
+					_, err := a.screen().Write(line)
 					return err
 				}
-				_, err := fmt.Fprintf(a.out, "%6d  %s  %-17s  %-12s  %s\n", e.Seq, e.At.Local().Format(time.TimeOnly), e.Type, or(e.Plugin, "-"), details(e))
+				_, err := fmt.Fprintf(a.people, "%6d  %s  %-17s  %-12s  %s\n", e.Seq, e.At.Local().Format(time.TimeOnly), e.Type, or(e.Plugin, "-"), details(e))
 				return err
 			})
 		},

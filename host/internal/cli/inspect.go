@@ -120,17 +120,17 @@ func configType(at *pluginv1.ConfigAttribute) string {
 }
 
 func (a *app) description(d *description) error {
-	fmt.Fprintf(a.out, "%s %s, built with sdk %s\n", d.Name, d.Version, d.SDKVersion)
-	fmt.Fprintf(a.out, "sandbox: %s, network %s\n", d.Profile, d.Network)
-	fmt.Fprintf(a.out, "swap: %s\n", d.Swap)
+	fmt.Fprintf(a.people, "%s %s, built with sdk %s\n", d.Name, d.Version, d.SDKVersion)
+	fmt.Fprintf(a.people, "sandbox: %s, network %s\n", d.Profile, d.Network)
+	fmt.Fprintf(a.people, "swap: %s\n", d.Swap)
 	if len(d.Grants) > 0 {
-		fmt.Fprintf(a.out, "asks for grants: %s\n", strings.Join(d.Grants, ", "))
+		fmt.Fprintf(a.people, "asks for grants: %s\n", strings.Join(d.Grants, ", "))
 	}
 	rows := d.Config.rows("")
 	if len(rows) == 0 {
 		return nil
 	}
-	fmt.Fprintln(a.out)
+	fmt.Fprintln(a.people)
 	return a.table(append([][]string{{"CONFIG", "TYPE", "DEFAULT", "ABOUT"}}, rows...))
 }
 

@@ -35,7 +35,7 @@ func (a *app) steer(action, short string) *cobra.Command {
 			if a.json {
 				return a.print(p)
 			}
-			fmt.Fprintf(a.out, "%s: %s\n", p.Name, p.State)
+			fmt.Fprintf(a.people, "%s: %s\n", p.Name, p.State)
 			return nil
 		},
 	}

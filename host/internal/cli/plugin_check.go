@@ -104,6 +104,6 @@ func (a *app) failures(all []sdktest.Outcome) {
 		} else {
 			told[lines] = o.Name
 		}
-		fmt.Fprintf(a.out, "\n%s\n  %s\n", o.Name, lines)
+		fmt.Fprintf(a.people, "\n%s\n  %s\n", o.Name, lines)
 	}
 }

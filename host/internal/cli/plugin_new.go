@@ -58,7 +58,7 @@ func (a *app) pluginNew() *cobra.Command {
 				}
 				return a.print(map[string]any{"name": name, "dir": dir, "files": names})
 			}
-			fmt.Fprintf(a.out, "wrote plugin %s to %s\n\n  cd %s\n  make && make test\n  bulkhead plugin test bulkhead-plugin-%s\n", name, dir, dir, name)
+			fmt.Fprintf(a.people, "wrote plugin %s to %s\n\n  cd %s\n  make && make test\n  bulkhead plugin test bulkhead-plugin-%s\n", name, dir, dir, name)
 			return nil
 		},
 	}

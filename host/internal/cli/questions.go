@@ -4,21 +4,26 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/api"
+	"github.com/bulkhead-dev/bulkhead/host/internal/plain"
 )
 
 func (a *app) questions() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
-		Use: "questions", Short: "What waits for a person", Args: takes(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use: "questions [ID]", Short: "What waits for a person, or one question in full", Args: takes("[ID]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return show(a, cmd, "/v1/questions/"+url.PathEscape(args[0]), "", "", a.question)
+			}
 			return show(a, cmd, fmt.Sprintf("/v1/questions?all=%t", all), "", "", func(list []api.Question) error {
 				if len(list) == 0 {
-					fmt.Fprintln(a.out, "nothing waits")
+					fmt.Fprintln(a.people, "nothing waits")
 					return nil
 				}
 				rows := [][]string{{"ID", "KIND", "AGENT", "TOOL", "STATE", "EXPIRES", "MESSAGE"}}
@@ -38,6 +43,34 @@ func (a *app) questions() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "closed ones too")
 	return cmd
+}
+
+// question prints one question in full: who approves must see all of it.
+func (a *app) question(q api.Question) error {
+	state := "open until " + q.ExpiresAt.Local().Format(time.DateTime)
+	switch {
+	case q.Outcome != "":
+		state = ended(q.Outcome)
+		if q.AnsweredBy != "" {
+			state += " by " + plain.Line(q.AnsweredBy)
+		}
+	case q.CallerGone:
+		state += ", caller gone"
+	}
+	fmt.Fprintf(a.people, "%s  %s, %s\n  tool %s, agent %s, session %s, asked %s\n\n", q.ID, q.Kind, state,
+		plain.Line(q.Tool), plain.Line(q.Agent), plain.Line(q.Session), q.CreatedAt.Local().Format(time.DateTime))
+	// Every line of what a plugin says is set off, so that none passes for ours.
+	for line := range strings.Lines(q.Message) {
+		fmt.Fprintf(a.people, "  | %s\n", strings.TrimSuffix(line, "\n"))
+	}
+	if q.URL != "" {
+		fmt.Fprintf(a.people, "\nURL: %s\n", plain.Line(q.URL))
+	}
+	if len(q.Schema) > 0 {
+		fmt.Fprintln(a.people, "\nThe answer's schema:")
+		return a.printed(q.Schema)
+	}
+	return nil
 }
 
 func (a *app) answer() *cobra.Command {
@@ -87,9 +120,9 @@ func (a *app) settle(cmd *cobra.Command, id string, in api.Answer) error {
 	if a.json {
 		return a.print(q)
 	}
-	fmt.Fprintf(a.out, "%s is %s\n", q.ID, ended(q.Outcome))
+	fmt.Fprintf(a.people, "%s is %s\n", q.ID, ended(q.Outcome))
 	if q.Outcome == "approve" {
-		fmt.Fprintf(a.out, "  → the same call of %s now runs once, within 10 minutes\n", q.Tool)
+		fmt.Fprintf(a.people, "  → the same call of %s now runs once, within 10 minutes\n", q.Tool)
 	}
 	return nil
 }

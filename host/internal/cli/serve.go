@@ -36,7 +36,7 @@ func (a *app) serve() *cobra.Command {
 			}
 			if !a.json {
 				for _, door := range h.Doors {
-					fmt.Fprintln(a.out, "listens on "+door)
+					fmt.Fprintln(a.people, "listens on "+door)
 				}
 			}
 			if err := h.Wait(cmd.Context()); err == nil {
@@ -45,7 +45,7 @@ func (a *app) serve() *cobra.Command {
 				}
 			}
 			a.reloads(cmd.Context(), h, log)
-			fmt.Fprintln(a.errOut, "stopping; interrupt again to stop at once")
+			fmt.Fprintln(a.errPeople, "stopping; interrupt again to stop at once")
 			again, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 			defer cancel()
 			end, done := context.WithTimeout(again, 30*time.Second)
@@ -91,7 +91,7 @@ func (a *app) reload() *cobra.Command {
 			if a.json {
 				return a.print(s)
 			}
-			fmt.Fprintln(a.out, "reloaded")
+			fmt.Fprintln(a.people, "reloaded")
 			return nil
 		},
 	}
@@ -108,7 +108,7 @@ func (a *app) summary(h *host.Host) error {
 		if p.LastError != "" {
 			line += "; " + p.LastError
 		}
-		fmt.Fprintln(a.out, line)
+		fmt.Fprintln(a.people, line)
 	}
 	return nil
 }

@@ -12,13 +12,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/api"
+	"github.com/bulkhead-dev/bulkhead/host/internal/plain"
 )
 
 // table prints rows in columns; the first row is the heading.
 func (a *app) table(rows [][]string) error {
 	w := tabwriter.NewWriter(a.out, 0, 4, 2, ' ', 0)
 	for _, r := range rows {
-		fmt.Fprintln(w, strings.Join(r, "\t"))
+		cells := make([]string, len(r))
+		for i, cell := range r {
+			cells[i] = plain.Line(cell)
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
 	return w.Flush()
 }
@@ -44,11 +49,11 @@ func (a *app) status() *cobra.Command {
 		Use: "status", Short: "Host and plugins: state, generation, offers, sandbox, last error", Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return show(a, cmd, "/v1/status", "", "", func(s api.Status) error {
-				fmt.Fprintf(a.out, "host %s, pid %d, up %s\n", s.Host.Version, s.Host.PID, time.Since(s.Host.StartedAt).Round(time.Second))
+				fmt.Fprintf(a.people, "host %s, pid %d, up %s\n", s.Host.Version, s.Host.PID, time.Since(s.Host.StartedAt).Round(time.Second))
 				for _, d := range s.Host.Doors {
-					fmt.Fprintln(a.out, "  "+d)
+					fmt.Fprintln(a.people, "  "+d)
 				}
-				fmt.Fprintln(a.out)
+				fmt.Fprintln(a.people)
 				rows := [][]string{{"PLUGIN", "STATE", "PID", "GEN", "RESTARTS", "TOOLS", "IN FLIGHT", "SANDBOX"}}
 				for _, p := range s.Plugins {
 					box := "-"
@@ -66,9 +71,9 @@ func (a *app) status() *cobra.Command {
 				}
 				for i, w := range s.Warnings {
 					if i == 0 {
-						fmt.Fprintln(a.out)
+						fmt.Fprintln(a.people)
 					}
-					fmt.Fprintln(a.out, "warning: "+w)
+					fmt.Fprintln(a.people, "warning: "+w)
 				}
 				return nil
 			})
@@ -117,7 +122,7 @@ func (a *app) details(p api.PluginStatus) {
 		}
 	}
 	if len(lines) > 0 {
-		fmt.Fprintf(a.out, "\n%s\n  %s\n", p.Name, strings.Join(lines, "\n  "))
+		fmt.Fprintf(a.people, "\n%s\n  %s\n", p.Name, strings.Join(lines, "\n  "))
 	}
 }
 
@@ -166,16 +171,16 @@ func exposure(t api.Tool) string {
 
 // tool prints one tool in full.
 func (a *app) tool(t api.Tool) error {
-	fmt.Fprintf(a.out, "%s\n  plugin %s, group %s, tier %s, exposure %s\n\n%s\n", t.Name, t.Plugin, t.Group, t.Tier, exposure(t), t.Description)
+	fmt.Fprintf(a.people, "%s\n  plugin %s, group %s, tier %s, exposure %s\n\n%s\n", t.Name, t.Plugin, t.Group, t.Tier, exposure(t), t.Description)
 	if t.Note != "" {
-		fmt.Fprintf(a.out, "\nThe host mended its schema: %s\n", t.Note)
+		fmt.Fprintf(a.people, "\nThe host mended its schema: %s\n", t.Note)
 	}
-	fmt.Fprintln(a.out, "\nArguments:")
-	if err := a.print(t.InputSchema); err != nil || len(t.OutputSchema) == 0 {
+	fmt.Fprintln(a.people, "\nArguments:")
+	if err := a.printed(t.InputSchema); err != nil || len(t.OutputSchema) == 0 {
 		return err
 	}
-	fmt.Fprintln(a.out, "\nStructured result:")
-	return a.print(t.OutputSchema)
+	fmt.Fprintln(a.people, "\nStructured result:")
+	return a.printed(t.OutputSchema)
 }
 
 func firstLine(s string, n int) string {
@@ -192,7 +197,7 @@ func (a *app) guide() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				return show(a, cmd, "/v1/guides/"+url.PathEscape(args[0]), "", "", func(g api.Guide) error {
-					fmt.Fprintln(a.out, g.Markdown)
+					fmt.Fprintln(a.people, g.Markdown)
 					return nil
 				})
 			}
@@ -219,10 +224,10 @@ func (a *app) inbox() *cobra.Command {
 			path := fmt.Sprintf("/v1/sessions/%s/inbox?after=%d", url.PathEscape(session), after)
 			return show(a, cmd, path, agent, "", func(items []api.InboxItem) error {
 				if len(items) == 0 {
-					fmt.Fprintln(a.out, "the inbox is empty")
+					fmt.Fprintln(a.people, "the inbox is empty")
 				}
 				for _, it := range items {
-					fmt.Fprintf(a.out, "%d  %s  %s  %s\n", it.Seq, it.At.Local().Format(time.DateTime), it.Kind, it.Text)
+					fmt.Fprintf(a.people, "%d  %s  %s  %s\n", it.Seq, it.At.Local().Format(time.DateTime), it.Kind, it.Text)
 				}
 				return nil
 			})

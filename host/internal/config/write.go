@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
+
+	safe "github.com/bulkhead-dev/bulkhead/host/internal/plain"
 )
 
 // Sources is the text of config files by name, as it may be shown.
@@ -19,7 +21,7 @@ type Sources map[string][]byte
 func Write(w io.Writer, diags hcl.Diagnostics, sources Sources, colour bool) error {
 	var b strings.Builder
 	for _, d := range diags {
-		text := line(d)
+		text := safe.Escape(line(d))
 		if colour {
 			tint := "\x1b[31m"
 			if d.Severity == hcl.DiagWarning {
@@ -54,7 +56,7 @@ func excerpt(b *strings.Builder, src []byte, at *hcl.Range) {
 		end := min(start+at.End.Byte-at.Start.Byte, len(text))
 		width = max(1, utf8.RuneCount(text[start:end]))
 	}
-	shown := []rune(strings.ReplaceAll(strings.ToValidUTF8(string(text), "�"), "\t", " "))
+	shown := []rune(safe.Dots(strings.ReplaceAll(strings.ToValidUTF8(string(text), "�"), "\t", " ")))
 	col := utf8.RuneCount(text[:start])
 	if col > maxExcerpt-20 { // keep the place in sight
 		cut := col - 40

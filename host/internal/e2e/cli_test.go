@@ -166,7 +166,7 @@ func wrongUsage(tr *transcript) {
 		{"guide", []string{"guide", "a", "b"}},
 		{"call", []string{"call"}}, {"call", []string{"call", "fx_echo", "{not json"}}, {"call", []string{"call", "fx_echo", "@missing.json"}},
 		{"call", []string{"call", "fx_echo", "a=1", "b"}}, {"call", []string{"call", "--timeout", "soon", "fx_echo"}}, {"call", []string{"call", "--timeout", "-1s", "fx_echo"}},
-		{"questions", []string{"questions", "q_x"}}, {"answer", []string{"answer"}}, {"answer", []string{"answer", "q_x", "{"}},
+		{"questions", []string{"questions", "q_x", "q_y"}}, {"answer", []string{"answer"}}, {"answer", []string{"answer", "q_x", "{"}},
 		{"approve", []string{"approve"}}, {"approve", []string{"approve", "a", "b"}}, {"deny", []string{"deny"}}, {"deny", []string{"deny", "--reason"}},
 		{"events", []string{"events", "--after", "x"}}, {"inbox", []string{"inbox"}}, {"inbox", []string{"inbox", "--after", "-1"}},
 		{"plugin", []string{"plugin"}}, {"plugin", []string{"plugin", "nonsense"}}, {"plugin", []string{"plugin", "restart"}},
