@@ -263,3 +263,85 @@ func TestBridgeLongResult(t *testing.T) {
 		t.Errorf("the chunks hold %d of %d characters", total, size)
 	}
 }
+
+// The bridge killed in the middle of a call: one clear error, the next call is
+// answered, nothing is left behind. Then its binary is replaced: no call is lost.
+func TestBridgeKilledAndReplaced(t *testing.T) {
+	w, mark := newBridge(t, "    server \"bad\" {\n      command = [BAD]\n    }\n")
+	w.serve()
+	w.awaitTool("bad__sleep")
+	call := w.caller()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	lost := make(chan string, 1)
+	go func() {
+		r, err := call(ctx, "bad__sleep", `{"ms":60000}`)
+		if err != nil || r.Error == nil {
+			lost <- fmt.Sprint(err, r)
+			return
+		}
+		lost <- r.Error.Code + ": " + r.Error.Message
+	}()
+	testbin.Await(t, 10*time.Second, "the call to run", func() bool { return w.plugin("mcp").InFlight == 1 })
+	before := marked(t, mark)
+	if err := syscall.Kill(w.plugin("mcp").PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-lost; !strings.HasPrefix(got, "execution_failed: ") || !strings.Contains(got, `"mcp"`) {
+		t.Errorf("the call in flight got %s", got)
+	}
+	for n := range 3 {
+		r, err := call(ctx, "bad__echo", `{"n":1}`)
+		if err != nil || r.IsError {
+			t.Errorf("call %d after the kill: %v %+v", n, err, r.Error)
+		}
+	}
+	now := marked(t, mark)
+	for _, pid := range before {
+		for _, left := range now {
+			if pid == left {
+				t.Errorf("process %d of the killed bridge is left", pid)
+			}
+		}
+	}
+
+	stop, done := make(chan struct{}), make(chan struct{})
+	calls := 0
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if r, err := call(ctx, "bad__echo", `{}`); err != nil || r.IsError {
+				t.Errorf("during the swap: %v %+v", err, r.Error)
+				return
+			}
+			calls++
+		}
+	}()
+	generation := w.plugin("mcp").Generation
+	path := filepath.Join(w.dir, "plugins", "bulkhead-plugin-mcp")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path+".new", append(raw, "another"...), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	testbin.Await(t, 60*time.Second, "the new generation", func() bool { return w.plugin("mcp").Generation > generation })
+	testbin.Await(t, 30*time.Second, "its server", func() bool {
+		r, err := call(ctx, "bad__echo", `{}`)
+		return err == nil && !r.IsError
+	})
+	close(stop)
+	<-done
+	if calls < 10 {
+		t.Errorf("only %d calls were made", calls)
+	}
+}

@@ -14,7 +14,7 @@ import (
 
 // management is the offer of the mcp_* tools. Their schemas are written by hand:
 // models get arguments wrong in ways that these take.
-func (b *Bridge) management() sdk.Offer {
+func (b *Bridge) management(mode string) sdk.Offer {
 	manage := func(name, schema string, tier sdk.Tier, f func(context.Context, *sdk.Call, arguments) (sdk.Result, error), opts ...sdk.ToolOption) *sdk.Tool {
 		opts = append([]sdk.ToolOption{sdk.WithSource("mcp:management"), sdk.WithGroup("mcp"), sdk.WithTier(tier), sdk.WithTimeout(hostMax)}, opts...)
 		return sdk.RawTool(name, descriptions[name], json.RawMessage(schema), func(ctx context.Context, call *sdk.Call) (sdk.Result, error) {
@@ -55,7 +55,7 @@ func (b *Bridge) management() sdk.Offer {
 			manage(toolschema.MCPServerIndex,
 				string(toolschema.Arguments(toolschema.MCPServerIndex)), sdk.Standard, b.index, sdk.Internal(), sdk.ReadOnly(), sdk.Unshaped()),
 		},
-		Orientation: orientation(b.conf.Get().WrapperMode),
+		Orientation: orientation(mode),
 	}
 }
 

@@ -23,9 +23,8 @@ const (
 	maxDescription = 16 << 10
 )
 
-// publish offers what a link's view holds.
-func (s *server) publish(l *link) {
-	v := l.view.Load()
+// publish offers what a view holds.
+func (s *server) publish(v *view) {
 	s.newest.Store(v)
 	var o sdk.Offer
 	for _, t := range v.tools {

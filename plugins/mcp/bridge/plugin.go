@@ -55,14 +55,18 @@ func newBridge() *Bridge {
 
 func (b *Bridge) configure(_ context.Context, s *settings.Settings) error {
 	if s.Management {
-		if err := b.plugin.Offers().Set("management", b.management()); err != nil {
+		if err := b.plugin.Offers().Set("management", b.management(s.WrapperMode)); err != nil {
 			return err
 		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, conf := range declared(s) {
-		b.add(conf, false)
+		one := b.add(conf, false)
+		one.settings = s
+		if conf.Refused() == "" {
+			one.recall()
+		}
 	}
 	b.plugin.Offers().SetPending(len(b.servers) > 0)
 	return nil
@@ -145,7 +149,9 @@ func (b *Bridge) reconfigure(ctx context.Context, old, new *settings.Settings) (
 			b.order = append(b.order, key)
 			continue
 		}
-		fresh = append(fresh, b.add(want[key], false))
+		one := b.add(want[key], false)
+		one.settings = new
+		fresh = append(fresh, one)
 	}
 	run := b.run
 	b.mu.Unlock()
@@ -155,12 +161,13 @@ func (b *Bridge) reconfigure(ctx context.Context, old, new *settings.Settings) (
 			b.plugin.Offers().Remove(s.set())
 		}
 	}
-	// Settings are in force when this returns; owners read them afterwards.
 	if run != nil {
 		for _, s := range fresh {
-			s.settings = new
 			s.start(run)
 		}
+	}
+	if new.Management && old.WrapperMode != new.WrapperMode {
+		return true, b.plugin.Offers().Set("management", b.management(new.WrapperMode))
 	}
 	return true, nil
 }

@@ -144,6 +144,7 @@ func (b *Bridge) forget(s *server) {
 	b.mu.Unlock()
 	s.halt()
 	b.plugin.Offers().Remove(s.set())
+	s.discard()
 }
 
 // identity of a server's settings as far as they say which server it is and what

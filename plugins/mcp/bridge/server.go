@@ -41,7 +41,7 @@ const (
 type server struct {
 	b        *Bridge
 	conf     settings.Server
-	settings *settings.Settings // of a reconfigure under way; nil = those in force
+	settings *settings.Settings // those it was made under; nil = those in force
 	agent    bool               // registered by an agent
 	id       string
 	log      *slog.Logger
@@ -200,6 +200,7 @@ func (s *server) connect(ctx context.Context) (*link, error) {
 	l := &link{server: s, conn: conn}
 	l.view.Store(s.viewOf(surface))
 	s.up(l)
+	s.keep(surface)
 	return l, nil
 }
 
@@ -257,7 +258,8 @@ func (s *server) refresh(ctx context.Context, l *link) {
 		return
 	}
 	l.view.Store(s.viewOf(surface))
-	s.publish(l)
+	s.publish(l.view.Load())
+	s.keep(surface)
 }
 
 // renew tells the owner that a link is of no more use.
@@ -275,7 +277,7 @@ func (s *server) deny(l *link, err error) {
 }
 
 func (s *server) up(l *link) {
-	s.publish(l)
+	s.publish(l.view.Load())
 	s.update(func() {
 		s.link, s.state, s.reason, s.next = l, stateReady, nil, time.Time{}
 		s.attempts++
@@ -316,6 +318,7 @@ func (s *server) failed(ctx context.Context, err error) {
 	if errors.As(err, &auth) {
 		state = stateAuth
 		s.b.plugin.Offers().Remove(s.set())
+		s.discard()
 	}
 	s.update(func() {
 		s.state, s.reason = state, err
