@@ -44,7 +44,7 @@ func build(ctx context.Context, dir string) (binaries, error) {
 // world writes a config with n instances of the fixture.
 func world(dir string, b binaries, n int) (string, error) {
 	var hcl strings.Builder
-	fmt.Fprintf(&hcl, "host {\n  data_dir = %q\n  plugins  = %q\n  shared   = %q\n}\n", filepath.Join(dir, "d"), plugins(dir), filepath.Join(dir, "s"))
+	fmt.Fprintf(&hcl, "host {\n  data_dir = %q\n  plugins  = %q\n  shared   = %q\n}\nfrontend \"http\" {\n  address = \"127.0.0.1:0\"\n}\n", filepath.Join(dir, "d"), plugins(dir), filepath.Join(dir, "s"))
 	for i := range n {
 		fmt.Fprintf(&hcl, "plugin \"p%d\" {\n  binary = %q\n  env    = { FIXTURE_PREFIX = \"p%d\" }\n  limits {\n    calls = 256\n    queue = 512\n  }\n}\n", i, b.fixture, i)
 	}

@@ -3,8 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bulkhead-dev/bulkhead/host/internal/api"
 	"github.com/bulkhead-dev/bulkhead/host/internal/call"
 	"github.com/bulkhead-dev/bulkhead/host/internal/supervise"
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
@@ -81,19 +78,11 @@ func footprint(ctx context.Context, dir string, b binaries, _ int) ([]figure, er
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(b.host, "serve", "--config", file)
-	cmd.Dir = dir
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	defer func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait()
-	}()
-	s, err := settled(ctx, b.host, file, 5)
+	s, pid, end, err := serve(ctx, b.host, dir, file, 5)
 	if err != nil {
 		return nil, err
 	}
+	defer end()
 	// A call to each, so that what is loaded on first use is counted, then rest.
 	for i := range 5 {
 		if out, err := exec.CommandContext(ctx, b.host, "call", "--config", file, fmt.Sprintf("p%d_echo", i), string(payload)).CombinedOutput(); err != nil {
@@ -107,7 +96,7 @@ func footprint(ctx context.Context, dir string, b binaries, _ int) ([]figure, er
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		m, err := memory(cmd.Process.Pid)
+		m, err := memory(pid)
 		if err != nil {
 			return nil, err
 		}
@@ -147,28 +136,6 @@ func memory(pid int) (map[string]float64, error) {
 		}
 	}
 	return out, nil
-}
-
-// settled waits until n plugins of the host are ready.
-func settled(ctx context.Context, bin, file string, n int) (api.Status, error) {
-	for {
-		var s api.Status
-		out, err := exec.CommandContext(ctx, bin, "status", "--json", "--config", file).Output()
-		if err == nil && json.Unmarshal(out, &s) == nil {
-			ready := 0
-			for _, p := range s.Plugins {
-				if p.State == "ready" {
-					ready++
-				}
-			}
-			if ready == n {
-				return s, nil
-			}
-		}
-		if ctx.Err() != nil {
-			return s, errors.Join(errors.New("the plugins did not come up"), ctx.Err())
-		}
-	}
 }
 
 // coldStart is the time from starting a host on an empty data dir to the answer

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -178,33 +177,17 @@ func serveHost(ctx context.Context, dir string, b binaries) (string, func(), err
 	if err != nil {
 		return "", nil, err
 	}
-	raw, err := os.ReadFile(file)
-	if err == nil {
-		err = os.WriteFile(file, append(raw, []byte("frontend \"http\" {\n  address = \"127.0.0.1:0\"\n}\n")...), 0o600)
-	}
+	s, _, end, err := serve(ctx, b.host, dir, file, 1)
 	if err != nil {
 		return "", nil, err
 	}
-	cmd := exec.Command(b.host, "serve", "--config", file)
-	cmd.Dir = dir
-	if err := cmd.Start(); err != nil {
-		return "", nil, err
-	}
-	end := func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait()
-	}
-	s, err := settled(ctx, b.host, file, 1)
-	if err == nil {
-		for _, d := range s.Host.Doors {
-			if i := strings.Index(d, "http://"); i >= 0 {
-				return d[i:], end, nil
-			}
+	for _, d := range s.Host.Doors {
+		if i := strings.Index(d, "http://"); i >= 0 {
+			return d[i:], end, nil
 		}
-		err = errors.New("the host has no HTTP door")
 	}
 	end()
-	return "", nil, err
+	return "", nil, errors.New("the host has no HTTP door")
 }
 
 const (
@@ -220,7 +203,6 @@ func bigList(ctx context.Context, dir string, b binaries, rounds int) ([]figure,
 		return nil, err
 	}
 	var hcl bytes.Buffer
-	fmt.Fprintf(&hcl, "frontend \"http\" {\n  address = \"127.0.0.1:0\"\n}\n")
 	secrets := filepath.Join(dir, "d", "secrets")
 	if err := os.MkdirAll(secrets, 0o700); err != nil {
 		return nil, err
