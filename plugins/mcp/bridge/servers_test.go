@@ -38,10 +38,16 @@ func TestNPMServers(t *testing.T) {
 	s := start(t, nil,
 		conf{"name": "everything", "command": npm(t, "server-everything", "stdio")},
 		conf{"name": "files", "command": npm(t, "server-filesystem", shared)},
+		conf{"name": "thinking", "command": npm(t, "server-sequential-thinking")},
+		conf{"name": "github", "command": npm(t, "server-github")},
 		conf{"name": "memory", "command": npm(t, "server-memory"), "env": conf{"MEMORY_FILE_PATH": "/tmp/memory.json"}})
 	awaitTool(t, s, "everything__echo")
 	awaitTool(t, s, "files__read_text_file")
 	awaitTool(t, s, "memory__create_entities")
+	awaitTool(t, s, "thinking__sequentialthinking")
+	awaitTool(t, s, "github__create_issue")
+	s.Call("mcp_get_service_details", `{"server_name":"github","tool_name":"get_issue"}`).WantText(`"protocol":"2024-11-05"`)
+	s.Call("thinking__sequentialthinking", `{"thought":"one","nextThoughtNeeded":false,"thoughtNumber":1,"totalThoughts":1}`).WantText("thoughtNumber")
 	s.Call("everything__echo", `{"message":"moin"}`).WantText("Echo: moin")
 	s.Call("everything__get-sum", `{"a":2,"b":40}`).WantText("42")
 	if r := s.Call("everything__get-tiny-image", `{}`); len(r.Files) != 1 || r.Files[0].MIME != "image/png" {
