@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
@@ -118,6 +120,15 @@ func (a *app) root() *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&a.config, "config", "", "config file (config.hcl here, else in the user config dir)")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		// These travel in headers, where no control character can stand.
+		for _, name := range []string{"agent", "session"} {
+			if f := cmd.Flags().Lookup(name); f != nil && strings.ContainsFunc(f.Value.String(), unicode.IsControl) {
+				return exit{exitUsage, fmt.Errorf("--%s is a name without control characters, not %q", name, f.Value)}
+			}
+		}
+		return nil
+	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit{exitUsage, err} })
 	root.AddCommand(a.serve(), a.mcp(), a.check(), a.status(), a.tools(), a.call(), a.guide(),
 		a.questions(), a.answer(), a.verdict("approve"), a.verdict("deny"), a.events(), a.inbox(), a.plugin(), a.reload())

@@ -2,10 +2,14 @@ package e2e
 
 import (
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/testbin"
 )
 
 // says checks a text for words.
@@ -200,6 +204,9 @@ func TestPluginsFolder(t *testing.T) {
 	if err := os.Symlink("nowhere", at("bulkhead-plugin-dangling")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink("bulkhead-plugin-loop", at("bulkhead-plugin-loop")); err != nil {
+		t.Fatal(err)
+	}
 	refused := []string{
 		"notes.txt is not named bulkhead-plugin-NAME and is left alone",
 		"bulkhead-plugin-inert is not executable",
@@ -207,6 +214,7 @@ func TestPluginsFolder(t *testing.T) {
 		"bulkhead-plugin-Bad_Name: a plugin's name is lower-case letters",
 		"bulkhead-plugin-leads-out leads out of", "outside",
 		"bulkhead-plugin-dangling is a link to nothing",
+		"the links of " + at("bulkhead-plugin-loop") + " lead nowhere",
 	}
 	says(t, w.ok("check"), append(refused, "config.hcl: ok")...)
 	w.serve()
@@ -256,12 +264,60 @@ func TestBadPlaces(t *testing.T) {
 		w.fails(1, []string{"the data dir", dir, "can't be made", "BH1024"}, "serve", "--config", "dir.hcl")
 		w.fails(3, []string{"BH1024"}, "call", "--config", "dir.hcl", "fx_echo")
 	}
+	for name, c := range map[string]struct {
+		key  string
+		mode os.FileMode
+		word string
+	}{"open": {strings.Repeat("0", 64), 0o644, "readable by others (mode 0644)"}, "damaged": {"no key", 0o600, "is damaged"}} {
+		w.mkdir("keyed-" + name)
+		key := filepath.Join(w.dir, "keyed-"+name, "host.key")
+		if err := os.WriteFile(key, []byte(c.key), c.mode); err != nil {
+			t.Fatal(err)
+		}
+		w.write("dir.hcl", strings.Replace(head, `"data"`, `"keyed-`+name+`"`, 1))
+		if out := w.fails(1, []string{key, c.word, "BH1029", "`chmod 600` it or restore it"}, "serve", "--config", "dir.hcl"); strings.Contains(out, "secrets/") {
+			t.Errorf("%s: a hint that leads astray: %s", name, out)
+		}
+	}
+	for _, args := range [][]string{{"call", "--session", "a\nb", "fx_echo"}, {"call", "--agent", "a\x1bb", "fx_echo"}, {"tools", "--session", "a\nb"}, {"inbox", "--session", "a\x7f"}} {
+		w.fails(2, []string{args[1] + " is a name without control characters"}, args...)
+	}
 	if os.Geteuid() != 0 {
 		if err := os.Mkdir(filepath.Join(w.dir, "readonly"), 0o500); err != nil {
 			t.Fatal(err)
 		}
 		w.write("dir.hcl", strings.Replace(head, `"data"`, `"readonly"`, 1))
 		w.fails(1, []string{"permission denied", "BH1024"}, "serve", "--config", "dir.hcl")
+	}
+	w.answers()
+}
+
+// A file in the folder that never becomes a plugin holds up nobody who waits for
+// the host to be ready.
+func TestStrayPluginHoldsNobodyUp(t *testing.T) {
+	w := newWorld(t, instance("fx", ""), "fixture")
+	if err := os.WriteFile(filepath.Join(w.dir, "plugins", "bulkhead-plugin-mute"), []byte("#!/bin/sh\nexec sleep 60\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p := w.start("http://", "serve")
+	var url string
+	testbin.Await(t, 20*time.Second, "readiness", func() bool {
+		if url == "" {
+			_, rest, ok := strings.Cut(p.out.String(), "http://")
+			if !ok {
+				return false
+			}
+			url = "http://" + strings.Fields(rest)[0]
+		}
+		resp, err := http.Get(url + "/readyz")
+		if err != nil {
+			return false
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+	if mute := w.plugin("mute"); mute.State != "starting" {
+		t.Errorf("ready only when the stray one had failed: %+v", mute)
 	}
 	w.answers()
 }

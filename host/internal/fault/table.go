@@ -45,6 +45,7 @@ const (
 	AddressUnusable  Ref = "BH1025"
 	UnknownFile      Ref = "BH1027"
 	RunLimit         Ref = "BH1028"
+	HostKey          Ref = "BH1029"
 )
 
 // Plugin faults.
@@ -124,6 +125,7 @@ var rows = []Row{
 	{NoAnswerer, Unavailable, false, "nobody can answer what the tool asks", "call it from a client with the capability named in the message"},
 	{UnknownFile, NotFound, false, "no such file", "a file's id is good for the agent and the session that got it only, while the file is there"},
 	{RunLimit, TooLarge, false, "the plugin has too many derived runs open", "its author releases a run when it has ended"},
+	{HostKey, Unavailable, false, "the host key can't be used", "`chmod 600` it or restore it from a copy; without it, what is sealed is lost"},
 
 	{PluginDied, ExecutionFailed, false, "the plugin's process ended during the call", "call again; the plugin restarts by itself"},
 	{PluginRestarting, Unavailable, true, "the plugin is restarting", "call again at the time named"},

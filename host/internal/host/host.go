@@ -257,11 +257,11 @@ func (h *Host) serve(name string, l net.Listener, control bool) {
 // cfg is the config in force.
 func (h *Host) cfg() *config.Config { return h.current.Load() }
 
-// Ready says whether every plugin has been ready, or failed, once.
+// Ready says whether every plugin of the config has been ready, or failed, once.
 func (h *Host) Ready() bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	return h.Plugins.Settled(ctx) == nil
+	return h.Plugins.ConfiguredSettled(ctx) == nil
 }
 
 // Close stops the host within ctx, 30 s at most: no new calls, those in flight

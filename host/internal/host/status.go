@@ -58,7 +58,7 @@ func (h *Host) Status() api.Status {
 			s.Warnings = append(s.Warnings, f.Problem.Error())
 		}
 	}
-	for _, w := range h.store.Warnings() {
+	for _, w := range append(h.store.Warnings(), h.store.State()...) {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("%s (%s)", w.Message, w.Ref))
 	}
 	return s

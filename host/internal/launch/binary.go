@@ -19,11 +19,11 @@ func CheckBinary(path, folder string) error {
 	if folder == "" || !within(folder, path) {
 		folder = filepath.Dir(path)
 	}
-	real, err := filepath.EvalSymlinks(path)
+	real, err := follow(path)
 	if err != nil {
 		return err
 	}
-	root, err := filepath.EvalSymlinks(folder)
+	root, err := follow(folder)
 	if err != nil {
 		return err
 	}
@@ -38,6 +38,16 @@ func CheckBinary(path, folder string) error {
 		return fmt.Errorf("%s is not a regular file", real)
 	}
 	return checkModes(real, info, root)
+}
+
+// follow is filepath.EvalSymlinks, whose errors always name the file.
+func follow(path string) (string, error) {
+	real, err := filepath.EvalSymlinks(path)
+	var named *os.PathError
+	if err != nil && !errors.As(err, &named) {
+		err = fmt.Errorf("the links of %s lead nowhere: %w", path, err)
+	}
+	return real, err
 }
 
 func within(folder, path string) bool {

@@ -62,10 +62,10 @@ func (k *keys) load() error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fault.New(fault.ConfigSecret, "the host key %s is not a regular file", k.path)
+		return fault.New(fault.HostKey, "the host key %s is not a regular file", k.path)
 	}
 	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return fault.New(fault.ConfigSecret, "the host key %s is readable by others (mode %04o); chmod 600 it", k.path, info.Mode().Perm())
+		return fault.New(fault.HostKey, "the host key %s is readable by others (mode %04o); chmod 600 it", k.path, info.Mode().Perm())
 	}
 	text, err := os.ReadFile(k.path)
 	if err != nil {
@@ -73,7 +73,7 @@ func (k *keys) load() error {
 	}
 	master, err := hex.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil || len(master) != keyBytes {
-		return fault.New(fault.ConfigSecret, "the host key %s is damaged; restore it, or remove it and lose what is sealed", k.path)
+		return fault.New(fault.HostKey, "the host key %s is damaged; restore it, or remove it and lose what is sealed", k.path)
 	}
 	k.master = master
 	return nil

@@ -44,6 +44,7 @@ type Store struct {
 
 	mu       sync.Mutex
 	warnings []*fault.Error
+	broken   *fault.Error // why the last change was refused; nil = it was made
 	closed   bool
 }
 
@@ -199,13 +200,13 @@ func (s *Store) in(ctx context.Context, what string, change func(context.Context
 	}
 	tx, err := s.write.BeginTx(ctx, nil)
 	if err != nil {
-		return s.fail(what, err)
+		return s.wrote(s.fail(what, err))
 	}
 	defer tx.Rollback() // a no-op after Commit
 	if err := change(ctx, tx); err != nil {
-		return s.fail(what, err)
+		return s.wrote(s.fail(what, err))
 	}
-	return s.fail(what, tx.Commit())
+	return s.wrote(s.fail(what, tx.Commit()))
 }
 
 // look runs reads.

@@ -210,11 +210,11 @@ func TestHostKeyMustBePrivate(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, keyFile), []byte(strings.Repeat("ab", keyBytes)), 0o644))
 	_, err := Open(ctx, Options{Dir: dir})
-	wantRef(t, err, fault.ConfigSecret)
+	wantRef(t, err, fault.HostKey)
 	must(t, os.WriteFile(filepath.Join(dir, keyFile), []byte("not a key"), 0o644))
 	must(t, os.Chmod(filepath.Join(dir, keyFile), 0o600))
 	_, err = Open(ctx, Options{Dir: dir})
-	wantRef(t, err, fault.ConfigSecret)
+	wantRef(t, err, fault.HostKey)
 }
 
 func TestUnreadableFileIsSetAside(t *testing.T) {

@@ -87,7 +87,20 @@ func (s *Supervisor) sorted() []*unit {
 
 // Settled waits until every plugin has been ready or has failed once.
 func (s *Supervisor) Settled(ctx context.Context) error {
+	return s.settled(ctx, func(Plugin) bool { return true })
+}
+
+// ConfiguredSettled is Settled for the plugins the config names: a stray one in
+// the folder holds nobody up.
+func (s *Supervisor) ConfiguredSettled(ctx context.Context) error {
+	return s.settled(ctx, func(p Plugin) bool { return p.Configured })
+}
+
+func (s *Supervisor) settled(ctx context.Context, among func(Plugin) bool) error {
 	for _, u := range s.sorted() {
+		if !among(u.plugin()) {
+			continue
+		}
 		select {
 		case <-u.settled:
 			continue // also when ctx has ended: between two ready cases chance would choose
