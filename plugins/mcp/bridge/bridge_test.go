@@ -478,3 +478,65 @@ func TestInstructionsAreCutAtALine(t *testing.T) {
 		t.Errorf("%s", got[len(got)-100:])
 	}
 }
+
+// A model's summary is used when one is to be had, and asked for once.
+func TestSummaries(t *testing.T) {
+	var mu sync.Mutex
+	var prompts []string
+	b := newBridge()
+	s := sdktest.Start(t, b.plugin, sdktest.Config("{}"), sdktest.Granted("shared", "tool:llm_generate"))
+	s.Host.Tool("llm_generate", func(args json.RawMessage) (sdk.Result, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		prompts = append(prompts, string(args))
+		return sdk.RawJSON(json.RawMessage(`{"message":"A server for\n bad manners.","model":"m","model_tier_used":"low"}`)), nil
+	})
+	c := bad(t, "bad")
+	if got := s.Configure(conf{"server": []conf{c}}.String()); got != "reconfigured" {
+		t.Fatal(got)
+	}
+	awaitTool(t, s, "bad__grow")
+	await(t, "the summary", func() bool {
+		return strings.Contains(s.Call("mcp_list_services", "{}").Text, `"summary":"A server for bad manners."`)
+	})
+	mu.Lock()
+	if len(prompts) != 1 || !strings.Contains(prompts[0], "Tool echo") || !strings.Contains(prompts[0], "be careful") || !strings.Contains(prompts[0], `"model_tier":"low"`) {
+		t.Errorf("%q", prompts)
+	}
+	mu.Unlock()
+	s.Call("mcp_find_tools", `{"query":"manners"}`).WantText("Nothing here does that")
+}
+
+// What a server says is missing is filled in when it is known, and only then.
+func TestRecovery(t *testing.T) {
+	s := start(t, nil, bad(t, "bad"))
+	awaitTool(t, s, "bad__meet")
+	r := s.Call("bad__meet", `{"id":9223372036854775807}`)
+	if !r.IsError || !strings.Contains(r.Text, "room is required") || !strings.Contains(r.Text, "[recovery-trail]") || !strings.Contains(r.Text, "tz was filled in from time zone") {
+		t.Errorf("%+v", r)
+	}
+	dir := filepath.Join(s.DataDir, "tool-defaults")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "bad.json"), []byte(`[{"providerName":"office","field":"room","value":["a"]},{"providerName":"office","tool":"meet","field":"room","value":"4.01"}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Call("bad__meet", `{"id":9223372036854775807}`).WantText(`meeting {"id":9223372036854775807,"tz":"` + zone() + `","room":"4.01"}`)
+	tool := &downstream.Tool{InputSchema: json.RawMessage(`{"properties":{"tz":{},"argument":{}}}`)}
+	for text, want := range map[string]string{
+		"Required parameter 'tz'": "tz", "tz is required": "tz", "the field is required": "", `"tz": must be provided`: "tz", "expected field tz": "tz", "fine": "",
+	} {
+		if got := wanted(text, tool, json.RawMessage(`{}`)); got != want {
+			t.Errorf("%s: %q", text, got)
+		}
+	}
+	if got := wanted("tz is required", tool, json.RawMessage(`{"tz":null}`)); got != "" {
+		t.Errorf("a field that was sent is filled in: %s", got)
+	}
+	// A hint never reads like a missing field.
+	hinted := &downstream.Tool{InputSchema: json.RawMessage(`{"type":"object","properties":{"tz":{"type":"string"}},"required":["tz"]}`), Required: []string{"tz"}}
+	if got := wanted(strings.TrimPrefix(withHint("failed", hinted, json.RawMessage(`{"x":1}`)), "failed"), hinted, json.RawMessage(`{"x":1}`)); got != "" {
+		t.Errorf("a hint names %q as missing", got)
+	}
+}

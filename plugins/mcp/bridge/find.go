@@ -28,7 +28,10 @@ func (b *Bridge) catalogue() (tools, prompts []found, toolEntries, promptEntries
 		if v == nil {
 			continue
 		}
-		about := s.conf.Name
+		about := s.conf.Name + " " + s.displayName()
+		if w := s.written.Load(); w != nil {
+			about += " " + w.Text
+		}
 		for _, t := range v.tools {
 			tools = append(tools, found{Name: t.typed, Server: s.conf.Name, ServerID: s.id[:12], Tool: t.Name, Description: t.Description, InputSchema: t.InputSchema})
 			toolEntries = append(toolEntries, rank.Entry{Name: t.typed, Leaf: t.Name, Description: t.Title + " " + t.Description, Context: about})
@@ -114,7 +117,7 @@ func (b *Bridge) index(_ context.Context, _ *sdk.Call, a arguments) (sdk.Result,
 		if v == nil {
 			continue
 		}
-		r := row{Name: s.conf.Name, ID: s.id[:12], DisplayName: s.displayName(), Summary: summary(v), ToolNames: v.toolNames()}
+		r := row{Name: s.conf.Name, ID: s.id[:12], DisplayName: s.displayName(), Summary: s.summary(v), ToolNames: v.toolNames()}
 		if query != "" {
 			entries := make([]rank.Entry, len(v.tools))
 			for i, t := range v.tools {

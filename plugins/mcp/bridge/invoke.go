@@ -55,21 +55,27 @@ func (s *server) callTool(ctx context.Context, call *sdk.Call, name string) (sdk
 	if len(args) == 0 {
 		args = []byte("{}")
 	}
-	params := toolParams(name, args)
 	var tool *downstream.Tool
-	raw, err := s.request(ctx, "tools/call", params, func(v *view) (*downstream.Tool, error) {
+	look := func(v *view) (*downstream.Tool, error) {
 		t, ok := v.tool(name)
 		if !ok {
 			return nil, sdk.Errorf(sdk.ToolNotFound, "server %q no longer has the tool %q; it has: %s", s.conf.Name, name, list(v.toolNames(), 40))
 		}
 		tool = t.Tool
 		return t.Tool, nil
-	}, call.Progress)
-	if err != nil {
-		return s.toolFailure(ctx, name, tool, args, limit, err)
 	}
-	result, err := s.b.result(s, call, tool, args, raw)
-	return result, err
+	once := func(args json.RawMessage) (sdk.Result, error) {
+		raw, err := s.request(ctx, "tools/call", toolParams(name, args), look, call.Progress)
+		if err != nil {
+			return s.toolFailure(ctx, name, tool, args, limit, err)
+		}
+		return s.b.result(s, tool, args, raw)
+	}
+	first, err := once(args)
+	if err != nil {
+		return first, err
+	}
+	return s.recover(tool, args, first, once)
 }
 
 // toolParams are the parameters of tools/call; the arguments stay the bytes they are.
@@ -97,7 +103,9 @@ func (s *server) request(ctx context.Context, method string, params json.RawMess
 		}
 		var auth *downstream.AuthError
 		if errors.As(err, &auth) {
-			s.deny(l, err)
+			if auth.Status == 401 {
+				s.deny(l, err)
+			}
 			return nil, err
 		}
 		if !downstream.Broken(err) {

@@ -133,7 +133,7 @@ func (b *Bridge) listServices(context.Context, *sdk.Call, arguments) (sdk.Result
 			row.NextAttempt = st.Next.UTC().Format(time.RFC3339)
 		}
 		if v := s.last(); v != nil {
-			row.Summary = summary(v)
+			row.Summary = s.summary(v)
 			row.ToolNames, row.ToolCount = v.toolNames(), len(v.tools)
 			for _, p := range v.prompts {
 				row.PromptNames = append(row.PromptNames, p.Name)
@@ -153,8 +153,8 @@ func (b *Bridge) listServices(context.Context, *sdk.Call, arguments) (sdk.Result
 	return asText(rows)
 }
 
-// summary says what a server has, when no model wrote something better.
-func summary(v *view) string {
+// counted says what a server has, when no model wrote something better.
+func counted(v *view) string {
 	var parts []string
 	names := v.toolNames()
 	if len(names) > 0 {

@@ -20,7 +20,7 @@ import (
 const maxInline = 3 << 20
 
 // result maps what a server answered to a tools/call.
-func (b *Bridge) result(s *server, call *sdk.Call, tool *downstream.Tool, args, raw json.RawMessage) (sdk.Result, error) {
+func (b *Bridge) result(s *server, tool *downstream.Tool, args, raw json.RawMessage) (sdk.Result, error) {
 	var r struct {
 		Content    []json.RawMessage `json:"content"`
 		Structured json.RawMessage   `json:"structuredContent"`

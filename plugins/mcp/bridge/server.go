@@ -48,6 +48,7 @@ type server struct {
 	allow    func(netip.AddrPort) error
 
 	newest  atomic.Pointer[view]
+	written atomic.Pointer[summarized]
 	wake    chan struct{} // somebody wants a connection now
 	changed chan struct{} // the server said that its offer changed
 	renewed chan *link    // this link is of no more use
@@ -201,6 +202,7 @@ func (s *server) connect(ctx context.Context) (*link, error) {
 	l.view.Store(s.viewOf(surface))
 	s.up(l)
 	s.keep(surface)
+	s.summarize(ctx, &conn.Info, l.view.Load())
 	return l, nil
 }
 
@@ -260,6 +262,7 @@ func (s *server) refresh(ctx context.Context, l *link) {
 	l.view.Store(s.viewOf(surface))
 	s.publish(l.view.Load())
 	s.keep(surface)
+	s.summarize(ctx, &l.conn.Info, l.view.Load())
 }
 
 // renew tells the owner that a link is of no more use.

@@ -221,7 +221,7 @@ func TestLargeMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := c.List(ctx, nil)
-	if err != nil || len(s.Tools) != 610 {
+	if err != nil || len(s.Tools) != 611 {
 		t.Fatalf("%v %+v", err, s)
 	}
 	got, err := call(ctx, c, "big", `{"n":12000000}`)

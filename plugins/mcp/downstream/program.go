@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -119,7 +120,10 @@ func (p *program) why() string {
 
 // spec is how the target's program is run.
 func spec(ctx context.Context, t *Target) (child.Spec, error) {
-	env := map[string]string{"PATH": os.Getenv("PATH"), "HOME": t.Walls.Home, "LANG": "C.UTF-8", "TMPDIR": "/tmp"}
+	env := map[string]string{"PATH": os.Getenv("PATH"), "HOME": t.Walls.Home, "LANG": "C.UTF-8", "TMPDIR": os.TempDir()}
+	if probe(ctx).Namespaces && t.Walls.Profile != "none" {
+		env["TMPDIR"] = "/tmp" // the program's own
+	}
 	for k, v := range t.Env {
 		env[k] = v
 	}
@@ -150,6 +154,14 @@ func spec(ctx context.Context, t *Target) (child.Spec, error) {
 		}
 		t.Log.Warn("no walls for a stdio server on this machine", "reason", support.Reason)
 		s.NoNamespaces, s.KeepNetwork = true, true
+		if runtime.GOOS != "linux" {
+			if s.Limits != (child.Limits{}) {
+				return child.Spec{}, errors.New("sandbox { memory } can't be had on this machine")
+			}
+			if root := os.Getenv("SYSTEMROOT"); root != "" {
+				s.Env = append(s.Env, "SYSTEMROOT="+root) // nothing runs on Windows without it
+			}
+		}
 	case t.Walls.Profile == "none":
 	default:
 		s.Root = &child.Root{Mounts: t.mounts(path)}

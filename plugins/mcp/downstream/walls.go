@@ -25,32 +25,29 @@ func probe(ctx context.Context) child.Support {
 
 // lookPath finds a program by the PATH its server has.
 func lookPath(name, path, dir string) (string, error) {
-	if strings.ContainsRune(name, filepath.Separator) {
+	if strings.ContainsAny(name, `/`+string(filepath.Separator)) {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(dir, name)
 		}
 		if !filepath.IsAbs(name) {
 			return "", fmt.Errorf("%s: a relative program needs dir, or write it with abspath()", name)
 		}
-		return name, executable(name)
+		var err error
+		for _, c := range candidates(name) {
+			if err = executable(c); err == nil {
+				return c, nil
+			}
+		}
+		return "", err
 	}
 	for _, d := range filepath.SplitList(path) {
-		if full := filepath.Join(d, name); filepath.IsAbs(full) && executable(full) == nil {
-			return full, nil
+		for _, full := range candidates(filepath.Join(d, name)) {
+			if filepath.IsAbs(full) && executable(full) == nil {
+				return full, nil
+			}
 		}
 	}
 	return "", fmt.Errorf("%s: no such program in PATH (%s); give its full path in command, or PATH in env", name, path)
-}
-
-func executable(path string) error {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s: no such file", path)
-	case info.IsDir() || info.Mode()&0o111 == 0:
-		return fmt.Errorf("%s: not a program", path)
-	}
-	return nil
 }
 
 // mounts is the file tree of a program: the machine's programs, its own folder,

@@ -172,6 +172,7 @@ const plain = `{"name":"echo","description":"Echoes its arguments.","inputSchema
 {"name":"sleep","description":"Sleeps.","inputSchema":{"type":"object","properties":{"ms":{"type":"integer"}},"required":["ms"]}},
 {"name":"log","description":"Tells what it was asked.","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}},
 {"name":"die","description":"Ends the server.","inputSchema":{"type":"object"}},
+{"name":"meet","description":"Wants a time zone and a room.","inputSchema":{"type":"object","properties":{"tz":{"type":"string"},"room":{"type":"string"},"id":{"type":"integer"}}}},
 {"name":"big","description":"Gives many bytes.","inputSchema":{"type":"object"}},
 {"name":"broken","description":"Gives invalid UTF-8.","inputSchema":{"type":"object"}},
 {"name":"grow","description":"Adds a tool.","inputSchema":{"type":"object"}},
@@ -265,6 +266,16 @@ func (s *server) call(m message, result func(string) string, fail func(int, stri
 	case "die":
 		fmt.Fprintln(os.Stderr, "fatal: out of cheese")
 		os.Exit(7)
+	case "meet":
+		var m map[string]any
+		_ = json.Unmarshal(p.Arguments, &m) // no object has no fields
+		if m["tz"] == nil {
+			return result(`{"content":[{"type":"text","text":"missing required argument 'tz'"}],"isError":true}`)
+		}
+		if m["room"] == nil {
+			return result(`{"content":[{"type":"text","text":"{\"error\":\"room is required\"}"}]}`)
+		}
+		return text("meeting " + string(p.Arguments))
 	case "big":
 		return text(strings.Repeat("0123456789abcde\n", a.N/16))
 	case "broken":
