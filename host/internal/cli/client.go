@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -156,6 +157,9 @@ func (c *client) send(ctx context.Context, method, path string, header http.Head
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
 			return nil, failed(errInterrupted)
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+			return nil, exit{exitNoHost, fault.New(fault.NoHost, "the host hung up without an answer: it ended, or it refused this process as one that a plugin of it started; its log says which")}
 		}
 		return nil, exit{exitNoHost, fault.New(fault.NoHost, "the host can't be reached: %w", err)}
 	}

@@ -161,3 +161,26 @@ func TestDropInLimits(t *testing.T) {
 		t.Errorf("started: %s", out)
 	}
 }
+
+// A handle that one plugin was given is worth nothing to another.
+func TestStolenHandle(t *testing.T) {
+	w := newWorld(t, hostile("one", "")+hostile("two", ""), "hostile")
+	w.serve()
+	handle := strings.TrimSpace(w.ok("call", "--session", "talk", "one_lend"))
+	if handle == "" {
+		t.Fatal("no handle")
+	}
+	use := jsonOf(t, map[string]string{"name": handle})
+	if out := w.ok("call", "one_use", use); !strings.Contains(out, "put session/talk/left: <nil>") {
+		t.Errorf("its own plugin: %s", out)
+	}
+	w.fails(1, []string{"BH5007", `not one of plugin "two"`}, "call", "two_use", use)
+	// Nor after a restart, when the host knows it from the store only.
+	w.stop()
+	w.serve()
+	w.fails(1, []string{"BH5007"}, "call", "two_use", use)
+	w.ok("call", "one_use", use)
+	if inbox := w.ok("inbox", "--session", "talk"); strings.Count(inbox, "was here") != 2 {
+		t.Errorf("the inbox: %s", inbox)
+	}
+}
