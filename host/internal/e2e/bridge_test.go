@@ -345,3 +345,45 @@ func TestBridgeKilledAndReplaced(t *testing.T) {
 		t.Errorf("only %d calls were made", calls)
 	}
 }
+
+// Tools on demand: what was found is listed from then on where lists may change,
+// and callable by call_tool everywhere.
+func TestBridgeOnDemand(t *testing.T) {
+	w, _ := newBridge(t, "    wrapper_mode = \"pinned\"\n    server \"bad\" {\n      command = [BAD]\n    }\n")
+	w.serve()
+	w.awaitTool("bad__echo")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	listed := func(s *mcp.ClientSession) string {
+		l, err := s.ListTools(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, tool := range l.Tools {
+			names = append(names, tool.Name)
+		}
+		return strings.Join(names, " ")
+	}
+	for _, version := range []string{"2025-11-25", "2026-07-28"} {
+		s := connect(t, w, version, nil)
+		if strings.Contains(listed(s), "bad__") {
+			t.Errorf("%s: listed at once: %s", version, listed(s))
+		}
+		r, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "mcp_find_tools", Arguments: map[string]any{"query": "bad__echo", "limit": 1}})
+		if err != nil || r.IsError || !strings.Contains(text(t, r), `"name":"bad__echo"`) {
+			t.Fatalf("%s: %v %s", version, err, text(t, r))
+		}
+		fixed := version == "2026-07-28"
+		if got := listed(s); strings.Contains(got, "bad__echo") == fixed {
+			t.Errorf("%s: listed after the search: %s", version, got)
+		}
+		r, err = s.CallTool(ctx, &mcp.CallToolParams{Name: "call_tool", Arguments: map[string]any{"name": "bad__log"}})
+		if err != nil || r.IsError {
+			t.Errorf("%s: %v %s", version, err, text(t, r))
+		}
+		if got := listed(s); strings.Contains(got, "bad__sleep") == fixed {
+			t.Errorf("%s: listed after a call of the server: %s", version, got)
+		}
+	}
+}

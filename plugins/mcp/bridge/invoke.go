@@ -23,7 +23,7 @@ func (s *server) callTyped(ctx context.Context, call *sdk.Call, name string) (sd
 // pin lists a server's tools in the session that called one.
 func (s *server) pin(ctx context.Context, call *sdk.Call) {
 	c := s.inForce()
-	if call.SessionRef == "" || !c.Pins(call.ModelTier) || !call.ListsFindTools || c.MaxPinnedServers == 0 {
+	if call.SessionRef == "" || !c.Pins(call.ModelTier) || c.MaxPinnedServers == 0 {
 		return
 	}
 	s.mu.Lock()

@@ -155,8 +155,12 @@ func (b *Bridge) reconfigure(ctx context.Context, old, new *settings.Settings) (
 	}
 	run := b.run
 	b.mu.Unlock()
+	var wg sync.WaitGroup
 	for _, s := range gone {
-		s.halt()
+		wg.Go(s.halt)
+	}
+	wg.Wait()
+	for _, s := range gone {
 		if !slices.ContainsFunc(fresh, func(f *server) bool { return f.conf.Name == s.conf.Name }) {
 			b.plugin.Offers().Remove(s.set())
 		}
@@ -245,7 +249,7 @@ func (b *Bridge) health(context.Context) sdk.Health {
 	if rest := append(bad, notes...); len(rest) > 0 {
 		detail += "; " + strings.Join(rest, "; ")
 	}
-	return sdk.Health{Degraded: len(bad) > 0, Detail: detail}
+	return sdk.Health{Degraded: len(bad) > 0, Detail: clip(detail, 4000)}
 }
 
 // settled tells the host that no first connect is under way any more.

@@ -80,8 +80,8 @@ func call(ctx context.Context, c *Conn, name, args string) (string, error) {
 
 // Whatever a program does at the first message, it is connected to.
 func TestPrograms(t *testing.T) {
-	for _, modes := range [][]string{{"plain"}, {"banner"}, {"dies-at-discover"}, {"quiet-at-discover"}, {"yes-to-all"}, {"twice"}, {"init=1s"}, {"flood"}, {"stubborn"}} {
-		t.Run(modes[0], func(t *testing.T) {
+	for _, modes := range [][]string{{"plain"}, {"banner"}, {"dies-at-discover"}, {"dies-at-discover", "reads-late"}, {"quiet-at-discover"}, {"yes-to-all"}, {"twice"}, {"init=1s"}, {"flood"}, {"stubborn"}} {
+		t.Run(strings.Join(modes, "+"), func(t *testing.T) {
 			ctx := within(t, 60*time.Second)
 			c, err := stdio(t, ctx, modes...)
 			if err != nil {
@@ -292,8 +292,8 @@ func TestCredentials(t *testing.T) {
 }
 
 func TestRefusedConnection(t *testing.T) {
-	_, err := Connect(within(t, 20*time.Second), Target{Name: "h", URL: "http://127.0.0.1:1/mcp", Log: quietLog()}, Events{})
-	if err == nil || !Unsent(err) || !strings.Contains(err.Error(), "refused") {
+	_, err := Connect(within(t, 20*time.Second), Target{Name: "h", URL: "http://127.0.0.1:1/mcp?key=hidden", Log: quietLog()}, Events{})
+	if err == nil || !Unsent(err) || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "hidden") {
 		t.Errorf("%v", err)
 	}
 }

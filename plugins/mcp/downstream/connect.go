@@ -30,21 +30,26 @@ func connectProgram(ctx context.Context, t *Target, events Events) (*Conn, error
 	if err != nil {
 		return nil, err
 	}
-	if t.Known.Era != Legacy {
+	probed := t.Known.Era != Legacy
+	if probed {
 		modern, err := c.discover(ctx)
 		if modern {
 			return c.ready(Known{Stdio, Modern}), nil
 		}
-		if ctx.Err() == nil && isDone(c) {
-			// Some programs end at a message they don't expect.
-			t.Log.Debug("the server ended at server/discover; once more with initialize", "error", err)
-			c.Close()
-			if c, err = openProgram(ctx, t, events); err != nil {
-				return nil, err
-			}
-		}
+		t.Log.Debug("the server does not speak the newer revision", "reason", err)
 	}
-	if err := c.initialize(ctx); err != nil {
+	err = c.initialize(ctx)
+	if err != nil && probed && isDone(c) && ctx.Err() == nil {
+		// Some programs end at a message they don't expect, perhaps long after it
+		// was sent.
+		t.Log.Debug("the server ended at server/discover; once more with initialize alone", "error", err)
+		c.Close()
+		if c, err = openProgram(ctx, t, events); err != nil {
+			return nil, err
+		}
+		err = c.initialize(ctx)
+	}
+	if err != nil {
 		c.Close()
 		return nil, err
 	}

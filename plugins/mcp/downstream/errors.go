@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"syscall"
 	"time"
@@ -127,6 +128,11 @@ func classify(err error) error {
 		return ErrSessionLost
 	case errors.Is(err, transport.ErrLegacySSEServer):
 		return &StatusError{Status: 404}
+	}
+	// The address may hold what is nobody's business.
+	var address *url.Error
+	if errors.As(err, &address) {
+		err = address.Err
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {

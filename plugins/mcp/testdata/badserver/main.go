@@ -71,6 +71,9 @@ func main() {
 			}
 		}()
 	}
+	if has("reads-late") {
+		time.Sleep(1200 * time.Millisecond)
+	}
 	in := bufio.NewReaderSize(os.Stdin, 1<<20)
 	for {
 		line, err := in.ReadString('\n')
