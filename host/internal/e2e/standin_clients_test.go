@@ -140,6 +140,7 @@ func TestClaudeDesktop(t *testing.T) {
 			}
 			// The user stops an answer; the client says so and goes on.
 			id, _ := s.start("tools/call", `{"name":"fx_slow","arguments":{"ms":60000},"_meta":{"progressToken":7}}`)
+			s.writes.Wait()
 			if running {
 				testbin.Await(t, 10*time.Second, "the call to run", func() bool { return w.plugin("fx").InFlight == 1 })
 			}

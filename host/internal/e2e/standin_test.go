@@ -25,6 +25,8 @@ type standIn struct {
 	write   func(message string)                        // sends one message
 	answers map[string]func(params gjson.Result) string // to the server's own requests, by method
 
+	writes sync.WaitGroup // requests on their way
+
 	mu       sync.Mutex
 	id       int
 	waiting  map[int]chan gjson.Result
@@ -75,7 +77,7 @@ func (s *standIn) start(method, params string) (int, chan gjson.Result) {
 	if params != "" {
 		params = `,"params":` + params
 	}
-	go s.write(fmt.Sprintf(`{"method":%q%s,"jsonrpc":"2.0","id":%d}`, method, params, id))
+	s.writes.Go(func() { s.write(fmt.Sprintf(`{"method":%q%s,"jsonrpc":"2.0","id":%d}`, method, params, id)) })
 	return id, ch
 }
 
@@ -188,6 +190,7 @@ func (s *standIn) stdio(w *world, command string, args []string) (end func()) {
 	}
 	return func() {
 		s.t.Helper()
+		s.writes.Wait()
 		_ = in.Close()
 		select {
 		case <-done:
