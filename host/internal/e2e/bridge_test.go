@@ -75,11 +75,11 @@ func TestBridgeKeepsBytes(t *testing.T) {
 		defer cancel()
 		r, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "bad__echo", Arguments: json.RawMessage(sent)})
 		if err != nil || text(t, r) != "echo "+sent {
-			t.Errorf("%s: %v %+v", version, err, r)
+			t.Errorf("%s: %v %q", version, err, text(t, r))
 		}
 		r, err = s.CallTool(ctx, &mcp.CallToolParams{Name: "mcp_invoke_tool", Arguments: json.RawMessage(`{"server_name":"bad","tool_name":"echo","arguments":` + sent + `}`)})
 		if err != nil || text(t, r) != "echo "+sent {
-			t.Errorf("%s: %v %+v", version, err, r)
+			t.Errorf("%s: %v %q", version, err, text(t, r))
 		}
 		prompt, err := s.GetPrompt(ctx, &mcp.GetPromptParams{Name: "bad__plan", Arguments: map[string]string{"topic": "ships"}})
 		if err != nil || len(prompt.Messages) != 1 {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,16 +33,26 @@ func (s *server) pin(ctx context.Context, call *sdk.Call) {
 	if l == nil {
 		return
 	}
-	names := l.view.Load().typedNames()
+	v := l.view.Load()
+	names := v.typedNames()
 	if len(names) == 0 {
 		return
 	}
-	for _, old := range s.b.pins.use(call.SessionRef, s.set(), c.MaxPinnedServers) {
+	// The names stand for the set too: when these move, they are pinned anew.
+	set := s.set() + " " + v.surface.Fingerprint[:min(8, len(v.surface.Fingerprint))]
+	dropped, fresh := s.b.pins.use(call.SessionRef, set, c.MaxPinnedServers)
+	if !fresh {
+		return
+	}
+	if now, err := call.Host().Session().Listed(ctx); err == nil && !slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(now.Names, n) }) {
+		return // they are listed as it is
+	}
+	for _, old := range dropped {
 		if err := call.Host().Session().Pin(ctx, old); err != nil {
 			s.log.Debug("unpinning", "set", old, "error", err)
 		}
 	}
-	if err := call.Host().Session().Pin(ctx, s.set(), names...); err != nil {
+	if err := call.Host().Session().Pin(ctx, set, names...); err != nil {
 		s.log.Debug("the server's tools are not pinned", "error", err)
 	}
 }

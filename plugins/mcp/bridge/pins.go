@@ -15,8 +15,9 @@ type pins struct {
 
 const maxPinSessions = 2000
 
-// use notes a call of a set's server and gives the sets that had to make room.
-func (p *pins) use(session, set string, most int) (dropped []string) {
+// use notes a call of a set's server. It gives the sets that had to make room, and
+// whether this one was not among the last already.
+func (p *pins) use(session, set string, most int) (dropped []string, fresh bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.sets == nil {
@@ -29,10 +30,11 @@ func (p *pins) use(session, set string, most int) (dropped []string) {
 			p.order = p.order[1:]
 		}
 	}
+	fresh = !slices.Contains(p.sets[session], set)
 	now := append(slices.DeleteFunc(p.sets[session], func(s string) bool { return s == set }), set)
 	if n := len(now) - most; n > 0 {
 		dropped, now = slices.Clone(now[:n]), slices.Clone(now[n:])
 	}
 	p.sets[session] = now
-	return dropped
+	return dropped, fresh
 }
