@@ -108,6 +108,7 @@ func TestCallsWaitForARestart(t *testing.T) {
 		})
 	}
 	wait.Wait()
+	testbin.Await(t, 20*time.Second, "the death is known", func() bool { return b.of("bad").Generation > 1 })
 	b.works("bad")
 }
 

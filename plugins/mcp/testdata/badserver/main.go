@@ -84,6 +84,9 @@ func main() {
 		if json.Unmarshal([]byte(line), &m) != nil {
 			continue
 		}
+		if m.Method == "server/discover" && has("dies-at-discover") {
+			os.Exit(1) // before whatever came behind it is looked at
+		}
 		go func() {
 			if reply := s.answer(m); reply != "" {
 				if has("banner") {
@@ -111,9 +114,6 @@ func (s *server) answer(m message) string {
 	}
 	switch m.Method {
 	case "server/discover":
-		if has("dies-at-discover") {
-			os.Exit(1)
-		}
 		if has("quiet-at-discover") {
 			return ""
 		}
