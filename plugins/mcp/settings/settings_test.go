@@ -71,3 +71,11 @@ func TestNamesDifferByMoreThanCase(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestKeysWithoutEffectAreNamed(t *testing.T) {
+	s := Defaults()
+	s.MaxTasks = 5
+	if got := lines(&s); len(got) != 1 || !strings.HasPrefix(got[0], "warning max_tasks: max_tasks is not in force") {
+		t.Errorf("%q", got)
+	}
+}

@@ -52,6 +52,7 @@ func Validate(_ context.Context, s *Settings) sdk.Diagnostics {
 	if s.MCPJSON != "" {
 		d.Warnf(sdk.Attr("mcp_json"), "mcp_json is not read yet; write the servers as blocks, or use bulkhead import")
 	}
+	s.warnLater(&d)
 	seen := map[string]bool{}
 	for i := range s.DefaultServers {
 		x, at := &s.DefaultServers[i], sdk.Block("default_server", i)
@@ -219,6 +220,24 @@ func (s *Server) checkLater(d *sdk.Diagnostics, at sdk.Path) {
 	for name, set := range map[string]bool{"task_timeout": s.TaskTimeout != 0, "handback_ttl": s.HandbackTTL != 0, "upload_field_name": s.UploadFieldName != "", "endpoint_path": s.EndpointPath != ""} {
 		if set {
 			d.Warnf(at.Attr(name), "%s is not in force yet", name)
+		}
+	}
+}
+
+// warnLater names the keys of the bridge that were set and have no effect yet.
+func (s *Settings) warnLater(d *sdk.Diagnostics) {
+	was := Defaults()
+	for _, x := range []struct {
+		name string
+		set  bool
+	}{
+		{"max_pending_questions", s.MaxPending != was.MaxPending}, {"max_pending_questions_per_session", s.MaxPendingPerSession != was.MaxPendingPerSession},
+		{"max_tasks", s.MaxTasks != was.MaxTasks}, {"max_tasks_per_session", s.MaxTasksPerSession != was.MaxTasksPerSession},
+		{"default_task_timeout", s.DefaultTaskTimeout != was.DefaultTaskTimeout}, {"task_poll_min", s.TaskPollMin != was.TaskPollMin},
+		{"task_poll_max", s.TaskPollMax != was.TaskPollMax}, {"task_poll_failures", s.TaskPollFailures != was.TaskPollFailures},
+	} {
+		if x.set {
+			d.Warnf(sdk.Attr(x.name), "%s is not in force yet: the bridge has neither questions nor tasks of servers", x.name)
 		}
 	}
 }
