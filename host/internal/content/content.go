@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 )
@@ -68,7 +69,7 @@ func Blocks(blocks []*pluginv1.Content) []json.RawMessage {
 const MaxDepth = 1000
 
 var (
-	errNotJSON = errors.New("not JSON")
+	errNotJSON = errors.New("not JSON in UTF-8")
 	errTooDeep = fmt.Errorf("nested deeper than %d levels", MaxDepth)
 )
 
@@ -94,7 +95,7 @@ func Check(raw []byte) error {
 			depth--
 		}
 	}
-	if !json.Valid(raw) {
+	if !utf8.Valid(raw) || !json.Valid(raw) {
 		return errNotJSON
 	}
 	return nil

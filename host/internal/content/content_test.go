@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 )
@@ -13,7 +14,7 @@ func TestCheck(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	for in, want := range map[string]error{
 		`{}`: nil, `{"a":[1,"]]]]","\\\"[["]}`: nil, deep(MaxDepth): nil, deep(MaxDepth + 1): errTooDeep,
-		strings.Repeat("[", 8<<20): errTooDeep, `{"a":`: errNotJSON, ``: errNotJSON, `"\`: errNotJSON, `]`: errNotJSON, `{}{}`: errNotJSON,
+		strings.Repeat("[", 8<<20): errTooDeep, `{"a":`: errNotJSON, ``: errNotJSON, `"\`: errNotJSON, `]`: errNotJSON, `{}{}`: errNotJSON, "\"\xff\"": errNotJSON,
 	} {
 		if got := Check([]byte(in)); got != want {
 			t.Errorf("%.40q: %v, want %v", in, got, want)
@@ -26,7 +27,7 @@ func FuzzCheck(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		if err := Check(in); (err == nil) != json.Valid(in) && err != errTooDeep {
+		if err := Check(in); (err == nil) != (json.Valid(in) && utf8.Valid(in)) && err != errTooDeep {
 			t.Errorf("%q: %v", in, err)
 		}
 	})

@@ -92,6 +92,8 @@ func replaced(was, now os.FileInfo) bool {
 
 // Reload reads the config file again. Every plugin it touches checks its block
 // first; one refusal, like any fault of the file, and the running config stays.
+// What fails after that is of single plugins, which keep their old process; such an
+// error is an errInForce.
 func (h *Host) Reload(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTime)
 	defer cancel()
@@ -139,8 +141,16 @@ func (h *Host) Reload(ctx context.Context) error {
 	}
 	h.log.Info("config reloaded", "file", cfg.File)
 	h.events.Publish(event.Event{Type: "config.reloaded"}, map[string]any{"file": cfg.File})
-	return err
+	if err != nil {
+		return errInForce{fault.New(fault.From(err).Ref, "the new config is in force, but %w", err)}
+	}
+	return nil
 }
+
+// errInForce is what went wrong with single plugins under a config that is in force.
+type errInForce struct{ error }
+
+func (e errInForce) Unwrap() error { return e.error }
 
 // fixed is what of a config acts at the start only.
 func fixed(c *config.Config) string {
@@ -162,7 +172,7 @@ func (h *Host) touched(ctx context.Context, cfg *config.Config, plugins []superv
 		}
 		was, known := h.placed[p.Name]
 		d, err := h.Plugins.Describe(ctx, p)
-		if err != nil && known {
+		if err != nil && known && sameLaunch(was.spec, p) && !h.serves(p.Name) {
 			continue // it does not run now either, and status says why
 		}
 		if err != nil {
@@ -188,6 +198,13 @@ func (h *Host) touched(ctx context.Context, cfg *config.Config, plugins []superv
 		}
 	}
 	return out, nil
+}
+
+// serves says whether a plugin has a process that takes calls.
+func (h *Host) serves(plugin string) bool {
+	return slices.ContainsFunc(h.Plugins.Status(), func(s supervise.Status) bool {
+		return s.Name == plugin && (s.State == supervise.Ready || s.State == supervise.Degraded)
+	})
 }
 
 // sameLaunch compares what of a plugin's block stands outside its config.
@@ -252,14 +269,28 @@ func (h *Host) follow(w *fsnotify.Watcher, file string) {
 		case <-timer.C:
 			if now, err := os.ReadFile(file); text && err == nil && !bytes.Equal(now, seen) {
 				seen = now
-				if err := h.Reload(h.ctx); err != nil {
-					h.log.Error("the config was not reloaded; the running one stays", "error", err)
-				}
+				h.reloadChanged(now)
 			} else if folder {
 				h.rescan()
 			}
 			folder, text = false, false
 		}
+	}
+}
+
+// reloadChanged takes up the config file, which now reads text.
+func (h *Host) reloadChanged(text []byte) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		// Some editors empty a file before they write it, and take their time.
+		h.log.Warn("the config file is empty; the running config stays until it has text, or until a reload is asked for")
+		return
+	}
+	err := h.Reload(h.ctx)
+	switch {
+	case errors.As(err, new(errInForce)):
+		h.log.Error("the config was reloaded, with faults", "error", err)
+	case err != nil:
+		h.log.Error("the config was not reloaded; the running one stays", "error", err)
 	}
 }
 

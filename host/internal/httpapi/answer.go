@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/api"
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
@@ -89,6 +90,9 @@ func body(r *http.Request, v any) error {
 	}
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil
+	}
+	if !utf8.Valid(raw) {
+		return fault.New(fault.BadJSON, "the body is not UTF-8")
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()

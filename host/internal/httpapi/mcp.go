@@ -22,6 +22,14 @@ func (a *API) mcpHTTP(w http.ResponseWriter, r *http.Request, who who) {
 		http.Error(w, "a stream belongs to a session: initialize by POST first", http.StatusMethodNotAllowed)
 		return
 	}
+	if r.Method == http.MethodGet {
+		leave, err := a.streams.enter(who.agent.Name)
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		defer leave()
+	}
 	a.MCP.ServeHTTP(w, r, who.agent, r.PathValue("id"))
 }
 

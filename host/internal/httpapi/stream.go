@@ -116,10 +116,11 @@ func (s *stream) beats(every time.Duration, beat func()) (stop func()) {
 	}
 }
 
-// maxStreams is how many event streams one agent may have open.
+// maxStreams is how many streams one agent may have open: of events, and of its
+// MCP sessions.
 const maxStreams = 64
 
-// streams counts the open event streams by agent.
+// streams counts the open streams by agent.
 type streams struct {
 	mu   sync.Mutex
 	open map[string]int
@@ -130,7 +131,7 @@ func (s *streams) enter(agent string) (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open[agent] >= maxStreams {
-		return nil, fault.New(fault.HostBusy, "agent %q has %d event streams open; close some", agent, maxStreams)
+		return nil, fault.New(fault.HostBusy, "agent %q has %d streams open; close some", agent, maxStreams)
 	}
 	if s.open == nil {
 		s.open = map[string]int{}

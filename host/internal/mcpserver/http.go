@@ -64,6 +64,11 @@ func modernHeader(r *http.Request) bool {
 	return mcp.IsModernProtocol(r.Header.Get(mcp.HeaderProtocolVersion))
 }
 
+// modernMessage says whether a message names a revision without sessions.
+func modernMessage(m gjson.Result) bool {
+	return mcp.IsModernProtocol(m.Get(`params._meta.io\.modelcontextprotocol/protocolVersion`).Str)
+}
+
 func (d *door) post(out *responder, r *http.Request, agent *policy.Agent, fixed string) {
 	message, err := io.ReadAll(http.MaxBytesReader(out, r.Body, maxBody))
 	if err != nil {
@@ -86,6 +91,10 @@ func (d *door) post(out *responder, r *http.Request, agent *policy.Agent, fixed 
 	}
 	m := gjson.ParseBytes(message)
 	id := r.Header.Get(server.HeaderKeySessionID)
+	if modernMessage(m) {
+		id = "" // that revision has no sessions; a header of the older ones means nothing
+		r.Header.Del(server.HeaderKeySessionID)
+	}
 	if !m.Get("method").Exists() && m.Get("id").Exists() {
 		if _, err := d.ids.Validate(id); err == nil && d.pending.answer(id, m) {
 			out.WriteHeader(http.StatusAccepted)
@@ -128,9 +137,12 @@ func (d *door) post(out *responder, r *http.Request, agent *policy.Agent, fixed 
 		return
 	}
 	body, name := d.toLibrary(message)
-	if name != "" && r.Header.Get(mcp.HeaderName) == name {
-		// Where header and message agree they still do; where not, the library says so.
+	switch said := r.Header.Get(mcp.HeaderName); {
+	case name == "":
+	case said == name: // where header and message agree they still do
 		r.Header.Set(mcp.HeaderName, anyTool)
+	case said == anyTool: // and where not, the library says so
+		r.Header.Set(mcp.HeaderName, anyTool+anyTool)
 	}
 	r = r.WithContext(withExchange(r.Context(), x))
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
@@ -141,8 +153,7 @@ func (d *door) post(out *responder, r *http.Request, agent *policy.Agent, fixed 
 // 2025-11-25, else by metadata, header or path, else the agent's default one.
 // Initialize and unknown ids have none; the library answers these.
 func (d *door) session(r *http.Request, m gjson.Result, agent *policy.Agent, id, fixed string) (*session.Session, error) {
-	modern := mcp.IsModernProtocol(m.Get(`params._meta.io\.modelcontextprotocol/protocolVersion`).Str)
-	if !modern {
+	if !modernMessage(m) {
 		if _, err := d.ids.Validate(id); err != nil {
 			return nil, nil
 		}
