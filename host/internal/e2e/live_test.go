@@ -134,6 +134,24 @@ func TestReload(t *testing.T) {
 			says(t, ask(c.word[11:13]+"-"+c.config[:4]), "good day Ada")
 		}
 	})
+	t.Run("a pin that is wrong stops all", func(t *testing.T) {
+		running := w.plugin("fx")
+		w.write("config.hcl", strings.Replace(block(`greeting = "pinned"`, "fx_echo"), "  config {", "  sha256 = \""+strings.Repeat("0", 64)+"\"\n  config {", 1))
+		w.fails(1, []string{"sha256"}, "reload")
+		w.ok("call", "--agent", "reader", "fx_long", "chars=1")
+		if p := w.plugin("fx"); p.PID != running.PID {
+			t.Errorf("a new process: %+v", p)
+		}
+	})
+	t.Run("an emptied file waits for its text", func(t *testing.T) {
+		running := w.plugin("fx")
+		w.write("config.hcl", "")
+		testbin.Await(t, 20*time.Second, "the host to see it", func() bool { return strings.Contains(w.log.String(), "the config file is empty") })
+		w.ok("call", "--agent", "reader", "fx_long", "chars=1")
+		if p := w.plugin("fx"); p.PID != running.PID {
+			t.Errorf("a new process: %+v", p)
+		}
+	})
 	t.Run("by itself, with a new process where the launch changes", func(t *testing.T) {
 		w.write("config.hcl", block(`greeting = "hi"`, "fx_echo")+instance("second", ""))
 		testbin.Await(t, 20*time.Second, "the second plugin", func() bool { return strings.Contains(w.ok("tools"), "second_echo") })

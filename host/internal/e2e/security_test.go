@@ -318,13 +318,25 @@ func TestForeignSessions(t *testing.T) {
 	if code, body := w.post("/mcp", "token-of-ann", mcp, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"fx_echo","arguments":{}}}`); code != 200 {
 		t.Fatalf("%d %s", code, body)
 	}
-	modern := func(token, path string, header ...string) answer {
+	named := func(name, token, path string, header ...string) answer {
 		a := asker{t: t, url: ann.url, token: token}
 		return a.do("POST", path, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"fx_echo","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`,
-			append([]string{"Content-Type", "application/json", "Accept", "application/json, text/event-stream", "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "fx_echo"}, header...)...)
+			append([]string{"Content-Type", "application/json", "Accept", "application/json, text/event-stream", "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", name}, header...)...)
 	}
+	modern := func(token, path string, header ...string) answer { return named("fx_echo", token, path, header...) }
 	if a := modern("token-of-ann", "/mcp/s/hers"); a.code != 200 {
 		t.Fatalf("her own: %d %s", a.code, a.body)
+	}
+	// A header of the older revisions means nothing in this one, nor does the name
+	// that calls have inside.
+	if a := modern("token-of-ann", "/mcp", "Mcp-Session-Id", mcp); a.code != 200 || strings.Contains(a.body, "list_changed") || a.header.Get("Mcp-Session-Id") != "" {
+		t.Errorf("with a session of another revision: %d %s", a.code, a.body)
+	}
+	if a := named("_", "token-of-ann", "/mcp"); a.code != 400 || !strings.Contains(a.body, "-32020") {
+		t.Errorf("the inner name in the header: %d %s", a.code, a.body)
+	}
+	if a := ann.do("POST", "/v1/tools/fx_echo/call", "{\"arguments\":{\"a\":\"\xff\"}}"); a.code != 400 {
+		t.Errorf("bytes that are no UTF-8: %d %s", a.code, a.body)
 	}
 	same := func(what string, foreign, unknown answer, id, made string) {
 		t.Helper()

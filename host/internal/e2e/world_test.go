@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -33,7 +34,7 @@ type world struct {
 	t    *testing.T
 	dir  string
 	host *exec.Cmd
-	log  *bytes.Buffer
+	log  *hostLog
 	done chan struct{}
 }
 
@@ -92,10 +93,28 @@ func (w *world) serve() {
 	w.serveBy(exec.Command(bulkhead(w.t), "serve"))
 }
 
+// hostLog is what a host wrote; it may be read while it grows.
+type hostLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *hostLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *hostLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // serveBy is serve by a command of its own.
 func (w *world) serveBy(host *exec.Cmd) {
 	w.t.Helper()
-	w.log = &bytes.Buffer{}
+	w.log = &hostLog{}
 	w.host = host
 	w.host.Dir, w.host.Stdout, w.host.Stderr = w.dir, w.log, w.log
 	w.host.WaitDelay = 2 * time.Second
