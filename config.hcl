@@ -14,17 +14,15 @@ plugin "web" {
   grants = ["shared"]
 }
 
-# MCP servers; docs/plugins/mcp.md has all options. The plugin works only with a
-# block, since it starts programs.
-#
-# plugin "mcp" {
-#   grants = ["shared"]
-#   config {
-#     server "files" {
-#       command = ["npx", "-y", "@modelcontextprotocol/server-filesystem", "/shared"]
-#     }
-#     server "calendar" {
-#       url = "https://calendar-mcp.example/mcp"
-#     }
-#   }
-# }
+# MCP servers go in here; docs/plugins/mcp.md has all options.
+plugin "mcp" {
+  grants = ["shared"]
+  # config {
+  #   server "files" {
+  #     command = ["npx", "-y", "@modelcontextprotocol/server-filesystem", "/shared"]
+  #   }
+  #   server "calendar" {
+  #     url = "https://calendar-mcp.example/mcp"
+  #   }
+  # }
+}

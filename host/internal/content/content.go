@@ -69,7 +69,8 @@ func Blocks(blocks []*pluginv1.Content) []json.RawMessage {
 const MaxDepth = 1000
 
 var (
-	errNotJSON = errors.New("not JSON in UTF-8")
+	errNotJSON = errors.New("not JSON")
+	errNotUTF8 = errors.New("not UTF-8")
 	errTooDeep = fmt.Errorf("nested deeper than %d levels", MaxDepth)
 )
 
@@ -95,7 +96,10 @@ func Check(raw []byte) error {
 			depth--
 		}
 	}
-	if !utf8.Valid(raw) || !json.Valid(raw) {
+	switch {
+	case !utf8.Valid(raw):
+		return errNotUTF8
+	case !json.Valid(raw):
 		return errNotJSON
 	}
 	return nil

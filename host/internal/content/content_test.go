@@ -14,7 +14,7 @@ func TestCheck(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	for in, want := range map[string]error{
 		`{}`: nil, `{"a":[1,"]]]]","\\\"[["]}`: nil, deep(MaxDepth): nil, deep(MaxDepth + 1): errTooDeep,
-		strings.Repeat("[", 8<<20): errTooDeep, `{"a":`: errNotJSON, ``: errNotJSON, `"\`: errNotJSON, `]`: errNotJSON, `{}{}`: errNotJSON, "\"\xff\"": errNotJSON,
+		strings.Repeat("[", 8<<20): errTooDeep, `{"a":`: errNotJSON, ``: errNotJSON, `"\`: errNotJSON, `]`: errNotJSON, `{}{}`: errNotJSON, "\"\xff\"": errNotUTF8,
 	} {
 		if got := Check([]byte(in)); got != want {
 			t.Errorf("%.40q: %v, want %v", in, got, want)
