@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -306,6 +307,47 @@ func TestTokenGuesses(t *testing.T) {
 		t.Errorf("two tokens: %d", code)
 	}
 	w.back(bob, before)
+}
+
+// One agent's streams are bounded, so that they keep nobody else out, and a stream
+// that ends gives its place back.
+func TestStreamsOfOneAgent(t *testing.T) {
+	w := newAPIWorld(t, instance("fx", ""), "fixture")
+	w.serve()
+	ann, boss := w.as("ann"), w.as("boss")
+	id := w.initialize("/mcp", "token-of-ann")
+	ctx, end := context.WithTimeout(t.Context(), time.Minute)
+	defer end()
+	open := func() (code int) {
+		req, err := http.NewRequestWithContext(ctx, "GET", ann.url+"/mcp", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, v := range map[string]string{"Authorization": "Bearer token-of-ann", "Mcp-Session-Id": id, "Accept": "text/event-stream"} {
+			req.Header.Set(k, v)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = resp.Body.Close() })
+		return resp.StatusCode
+	}
+	held := 0
+	code := open()
+	for ; code == 200 && held < 100; code = open() {
+		held++
+	}
+	if held != 64 || code != 503 {
+		t.Errorf("%d streams, then %d", held, code)
+	}
+	if a := boss.do("GET", "/v1/tools", ""); a.code != 200 {
+		t.Errorf("another agent: %d %s", a.code, a.body)
+	}
+	end()
+	ctx, end = context.WithTimeout(t.Context(), time.Minute)
+	defer end()
+	testbin.Await(t, 20*time.Second, "a place to be free again", func() bool { return open() == 200 })
 }
 
 // Ids of another agent's sessions are as unknown as made-up ones.

@@ -104,7 +104,7 @@ func connectHTTP(ctx context.Context, t *Target, events Events) (*Conn, error) {
 	}
 	c, sseErr := connectSSE(ctx, t, events)
 	if sseErr != nil {
-		return nil, fmt.Errorf("Streamable HTTP: %w; SSE: %w", err, sseErr)
+		return nil, fmt.Errorf("over Streamable HTTP: %w; over SSE: %w", err, sseErr)
 	}
 	return c, nil
 }
