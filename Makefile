@@ -23,7 +23,7 @@ tools:
 	@sh tools/setup.sh
 
 test: build tools
-	$(GO) test -count=1 -timeout 20m ./...
+	$(GO) test -v -count=1 -timeout 20m ./... 2>&1 | awk -f tools/results.awk
 
 check: build lint proto-check test
 
