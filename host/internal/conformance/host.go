@@ -1,16 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"github.com/bulkhead-dev/bulkhead/host/internal/testbin"
 )
 
 // hostProcess is a running host that serves the fixture.
@@ -18,7 +18,7 @@ type hostProcess struct {
 	address string
 	cmd     *exec.Cmd
 	done    chan struct{}
-	said    *buffer
+	said    *testbin.Buffer
 }
 
 const startTime = time.Minute
@@ -52,7 +52,7 @@ plugin "conformance" {}
 `), 0o600); err != nil {
 		return nil, err
 	}
-	h := &hostProcess{cmd: exec.Command(host, "--config", config, "serve"), done: make(chan struct{}), said: &buffer{}}
+	h := &hostProcess{cmd: exec.Command(host, "--config", config, "serve"), done: make(chan struct{}), said: &testbin.Buffer{}}
 	h.cmd.Dir, h.cmd.Stdout, h.cmd.Stderr = dir, h.said, h.said
 	if err := h.cmd.Start(); err != nil {
 		return nil, err
@@ -101,22 +101,4 @@ func (h *hostProcess) stop() string {
 	}
 	lines := strings.SplitAfter(h.said.String(), "\n")
 	return strings.Join(lines[max(0, len(lines)-40):], "")
-}
-
-// buffer is a bytes.Buffer that is read while it is written.
-type buffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

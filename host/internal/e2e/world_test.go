@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -34,7 +33,7 @@ type world struct {
 	t    *testing.T
 	dir  string
 	host *exec.Cmd
-	log  *hostLog
+	log  *testbin.Buffer
 	done chan struct{}
 }
 
@@ -93,28 +92,10 @@ func (w *world) serve() {
 	w.serveBy(exec.Command(bulkhead(w.t), "serve"))
 }
 
-// hostLog is what a host wrote; it may be read while it grows.
-type hostLog struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *hostLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *hostLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // serveBy is serve by a command of its own.
 func (w *world) serveBy(host *exec.Cmd) {
 	w.t.Helper()
-	w.log = &hostLog{}
+	w.log = &testbin.Buffer{}
 	w.host = host
 	w.host.Dir, w.host.Stdout, w.host.Stderr = w.dir, w.log, w.log
 	w.host.WaitDelay = 2 * time.Second

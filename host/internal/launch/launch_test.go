@@ -3,14 +3,12 @@
 package launch
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -31,32 +29,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// logBuffer is a log that tests read while it is written.
-type logBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.String()
-}
-
-func specOf(t *testing.T, mode string) (Spec, *logBuffer) {
+func specOf(t *testing.T, mode string) (Spec, *testbin.Buffer) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "l")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	log := &logBuffer{}
+	log := &testbin.Buffer{}
 	s := Spec{
 		Instance: "fixture", Generation: 1, Binary: testbin.Build(t, fixture),
 		RunDir: filepath.Join(dir, "r"), DataDir: filepath.Join(dir, "d"), TempDir: filepath.Join(dir, "t"),

@@ -3,7 +3,6 @@
 package supervise
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -117,30 +116,13 @@ func (d described) Get(string) (*pluginv1.DescribeResponse, bool) {
 }
 func (described) Put(string, *pluginv1.DescribeResponse) error { return nil }
 
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // bench is a supervisor in a folder of its own.
 type bench struct {
 	*Supervisor
 	t      testing.TB
 	dir    string
 	offers *registry
-	log    *logBuffer
+	log    *testbin.Buffer
 	mu     sync.Mutex
 	events []Event
 }
@@ -151,7 +133,7 @@ func newBench(t testing.TB, change func(*Options)) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, dir: dir, offers: &registry{}, log: &logBuffer{}}
+	b := &bench{t: t, dir: dir, offers: &registry{}, log: &testbin.Buffer{}}
 	hs := &services{}
 	opts := Options{
 		DataDir: filepath.Join(dir, "data"), RunDir: filepath.Join(dir, "r"), SharedDir: filepath.Join(dir, "shared"),
