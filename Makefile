@@ -37,8 +37,9 @@ proto:
 proto-check:
 	$(BUF) breaking --against sdk/proto/v1.binpb
 
+# ONLY=mcp (call, cpu, mcp, list, memory, start) measures one part.
 bench: build
-	$(GO) run ./host/internal/bench
+	$(GO) run ./host/internal/bench $(if $(ONLY),-only $(ONLY))
 bench-check: build
 	$(GO) run ./host/internal/bench -check
 

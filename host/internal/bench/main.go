@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -53,14 +54,35 @@ func main() {
 	}
 	check := flag.Bool("check", false, "fail when a figure is over its budget")
 	rounds := flag.Int("rounds", 9, "rounds; medians are taken over them")
+	only := flag.String("only", "", "the one part to run: "+strings.Join(partNames(), ", "))
 	flag.Parse()
-	if err := run(*check, max(*rounds, 7)); err != nil {
+	if err := run(*check, max(*rounds, 7), *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(check bool, rounds int) error {
+// part is one measurement, on its own in a folder of its own.
+type part struct {
+	name    string
+	measure func(ctx context.Context, dir string, b binaries, rounds int) ([]figure, error)
+}
+
+var parts = []part{
+	{"call", callPath}, {"cpu", pipelineCPU}, {"mcp", mcpDoor}, {"list", bigList}, {"memory", footprint}, {"start", coldStart},
+}
+
+func partNames() (names []string) {
+	for _, p := range parts {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+func run(check bool, rounds int, only string) error {
+	if only != "" && !slices.Contains(partNames(), only) {
+		return fmt.Errorf("there is no part %q; the parts are %s", only, strings.Join(partNames(), ", "))
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "bhb")
@@ -73,12 +95,15 @@ func run(check bool, rounds int) error {
 		return err
 	}
 	var all []figure
-	for _, m := range []func(context.Context, string, binaries, int) ([]figure, error){callPath, pipelineCPU, mcpDoor, bigList, footprint, coldStart} {
+	for _, p := range parts {
+		if only != "" && p.name != only {
+			continue
+		}
 		sub, err := os.MkdirTemp(dir, "")
 		if err != nil {
 			return err
 		}
-		figures, err := m(ctx, sub, bins, rounds)
+		figures, err := p.measure(ctx, sub, bins, rounds)
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -44,6 +45,7 @@ func (a *app) serve() *cobra.Command {
 					log.Warn("the summary could not be printed", "error", err)
 				}
 			}
+			share()
 			a.reloads(cmd.Context(), h, log)
 			fmt.Fprintln(a.errPeople, "stopping; interrupt again to stop at once")
 			again, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -128,4 +130,13 @@ func (a *app) logger(level string) hclog.Logger {
 		l = hclog.Info
 	}
 	return hclog.New(&hclog.LoggerOptions{Name: "bulkhead", Level: l, Output: a.errOut, JSONFormat: !terminal(a.errOut)})
+}
+
+// share leaves half of the processors to the plugins once everything is up. Go
+// takes its process for the only one, and a call that passes through several
+// would wait for threads that wake each other up. The user's word goes first.
+func share() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/2))
+	}
 }

@@ -16,23 +16,26 @@ import (
 // text; blocks nobody here knows pass as they came.
 func Blocks(blocks []*pluginv1.Content) []json.RawMessage {
 	out := make([]json.RawMessage, 0, len(blocks))
+	put := func(block any) {
+		if raw, err := Marshal(block); err == nil {
+			out = append(out, raw)
+		}
+	}
 	add := func(block map[string]any, annotations []byte) {
 		if a := Valid(annotations); a != nil {
 			block["annotations"] = a
 		}
-		raw, err := Marshal(block)
-		if err == nil {
-			out = append(out, raw)
-		}
+		put(block)
 	}
+	text := func(s string, annotations []byte) { put(textBlock{Valid(annotations), s, "text"}) }
 	for _, c := range blocks {
 		switch b := c.Block.(type) {
 		case *pluginv1.Content_Text:
-			add(map[string]any{"type": "text", "text": b.Text}, c.Annotations)
+			text(b.Text, c.Annotations)
 		case *pluginv1.Content_File:
-			add(map[string]any{"type": "text", "text": descriptor(b.File)}, c.Annotations)
+			text(descriptor(b.File), c.Annotations)
 		case *pluginv1.Content_TextFile:
-			add(map[string]any{"type": "text", "text": descriptor(b.TextFile)}, c.Annotations)
+			text(descriptor(b.TextFile), c.Annotations)
 		case *pluginv1.Content_ResourceLink:
 			if raw := Valid(b.ResourceLink.Raw); raw != nil {
 				out = append(out, raw)
@@ -62,6 +65,26 @@ func Blocks(blocks []*pluginv1.Content) []json.RawMessage {
 		}
 	}
 	return out
+}
+
+type textBlock struct {
+	Annotations json.RawMessage `json:"annotations,omitempty"`
+	Text        string          `json:"text"`
+	Type        string          `json:"type"`
+}
+
+// List is the blocks as one JSON array, each as its bytes are.
+func List(blocks []json.RawMessage) []byte {
+	var out bytes.Buffer
+	out.WriteByte('[')
+	for i, b := range blocks {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		out.Write(b)
+	}
+	out.WriteByte(']')
+	return out.Bytes()
 }
 
 // MaxDepth is how deep JSON from outside may nest. Readers recurse, and an

@@ -270,20 +270,13 @@ var levels = map[string]int{"debug": 0, "info": 1, "notice": 2, "warning": 3, "e
 // finish turns a reply into the answer; what a plugin sent goes in as bytes.
 func (d *door) finish(x *exchange, reply *call.Reply) (*mcp.CallToolResult, error) {
 	r := reply.Result
-	blocks, err := content.Marshal(content.Blocks(r.Content))
-	if err != nil {
-		return nil, err
-	}
-	x.splice["content"] = blocks
+	x.splice["content"] = content.List(content.Blocks(r.Content))
 	if s := content.Valid(r.Structured); s != nil {
 		x.splice["structuredContent"] = s
 	}
-	meta := map[string]any{"dev.bulkhead/call_id": reply.CallID}
+	meta := resultMeta{CallID: reply.CallID, Questions: ids(reply.Questions)}
 	if r.Error != nil {
-		meta["dev.bulkhead/error"] = errorMeta{Code: r.Error.Code, Retryable: r.Error.Retryable, Ref: r.Error.Ref}
-	}
-	if len(reply.Questions) > 0 {
-		meta["dev.bulkhead/questions"] = ids(reply.Questions)
+		meta.Error = &errorMeta{Code: r.Error.Code, Retryable: r.Error.Retryable, Ref: r.Error.Ref}
 	}
 	raw, err := json.Marshal(meta)
 	if err != nil {
@@ -312,6 +305,13 @@ func foreign(meta json.RawMessage) json.RawMessage {
 		return json.RawMessage("{}")
 	}
 	return out
+}
+
+// resultMeta is what the host says of a call in its result's _meta.
+type resultMeta struct {
+	CallID    string     `json:"dev.bulkhead/call_id"`
+	Error     *errorMeta `json:"dev.bulkhead/error,omitempty"`
+	Questions []string   `json:"dev.bulkhead/questions,omitempty"`
 }
 
 type errorMeta struct {

@@ -70,14 +70,14 @@ func (ss *Sessions) Open(ctx context.Context, agent *policy.Agent, id string) (*
 	if id == "" {
 		id = "s_" + rand.Text()[:16]
 	}
+	if s, err := ss.taken(agent, id); s != nil || err != nil {
+		return s, err
+	}
 	if !idRule.MatchString(id) {
 		return nil, fault.New(fault.UnknownSession, "a session id has 1 to 128 letters, digits and . _ : -")
 	}
 	if whose, ok := strings.CutPrefix(id, defaultPrefix); ok && whose != agent.Name {
 		return nil, unknown(id)
-	}
-	if s, err := ss.taken(agent, id); s != nil || err != nil {
-		return s, err
 	}
 	// Others are not held up while the store is asked.
 	row, found, err := ss.db.SessionGet(ctx, id)

@@ -50,6 +50,7 @@ type AuditRow struct {
 type auditor struct {
 	s       *Store
 	rows    chan AuditRow
+	full    chan struct{} // a batch is together before its time
 	flushes chan chan error
 	quit    chan struct{}
 	done    chan struct{}
@@ -61,7 +62,7 @@ type auditor struct {
 }
 
 func startAuditor(s *Store) *auditor {
-	a := &auditor{s: s, rows: make(chan AuditRow, auditQueue), flushes: make(chan chan error), quit: make(chan struct{}), done: make(chan struct{})}
+	a := &auditor{s: s, rows: make(chan AuditRow, auditQueue), full: make(chan struct{}, 1), flushes: make(chan chan error), quit: make(chan struct{}), done: make(chan struct{})}
 	go a.run()
 	return a
 }
@@ -82,6 +83,12 @@ func (s *Store) Audit(row AuditRow) {
 	}
 	select {
 	case a.rows <- row:
+		if len(a.rows) >= auditBatch {
+			select {
+			case a.full <- struct{}{}:
+			default:
+			}
+		}
 		return
 	default:
 	}
@@ -145,15 +152,15 @@ func (a *auditor) stop() error {
 	return a.last
 }
 
-// run collects rows into batches. A batch that can't be written is kept and
-// tried again, so the queue fills and callers begin to notice.
-// run writes rows together: a transaction a row would cost more than the calls.
+// run writes rows together: a transaction a row would cost more than the calls. A
+// batch that can't be written is kept and tried again, so the queue fills and
+// callers begin to notice.
 func (a *auditor) run() {
 	defer close(a.done)
 	for {
 		select {
 		case row := <-a.rows:
-			if !a.gather([]AuditRow{row}) {
+			if !a.gather(row) {
 				return
 			}
 		case reply := <-a.flushes:
@@ -165,26 +172,23 @@ func (a *auditor) run() {
 	}
 }
 
-// gather waits a moment for more rows and writes them; false after quit.
-func (a *auditor) gather(batch []AuditRow) bool {
+// gather waits a moment for more rows and writes them; false after quit. It sleeps
+// while they come in: to be woken by each would cost every call a switch of threads.
+func (a *auditor) gather(first AuditRow) bool {
 	timer := time.NewTimer(auditLinger)
 	defer timer.Stop()
-	for len(batch) < auditBatch {
-		select {
-		case row := <-a.rows:
-			batch = append(batch, row)
-			continue
-		case reply := <-a.flushes:
-			reply <- a.persist(append(batch, a.collectAll()...))
-			return true
-		case <-a.quit:
-			a.persist(append(batch, a.collectAll()...))
-			return false
-		case <-timer.C:
-		}
-		break
+	batch := func() []AuditRow { return append([]AuditRow{first}, a.collectAll()...) }
+	select {
+	case <-timer.C:
+	case <-a.full:
+	case reply := <-a.flushes:
+		reply <- a.persist(batch())
+		return true
+	case <-a.quit:
+		a.persist(batch())
+		return false
 	}
-	a.persist(batch)
+	a.persist(batch())
 	return true
 }
 
