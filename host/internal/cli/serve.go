@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -138,5 +139,8 @@ func (a *app) logger(level string) hclog.Logger {
 func share() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/2))
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(200) // of a heap this small
 	}
 }

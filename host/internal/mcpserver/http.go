@@ -23,10 +23,9 @@ import (
 )
 
 const (
-	maxBody      = 4 << 20          // bytes of one message over HTTP
-	writeTimeout = 30 * time.Second // of one write; a stream as a whole has none
-	sessionIdle  = 12 * time.Hour   // of a session nobody uses
-	keepAlive    = 30 * time.Second // between pings on a listening stream
+	maxBody     = 4 << 20          // bytes of one message over HTTP
+	sessionIdle = 12 * time.Hour   // of a session nobody uses
+	keepAlive   = 30 * time.Second // between pings on a listening stream
 
 	// HeaderSession names a session where the protocol has none.
 	HeaderSession = "Bulkhead-Session"
@@ -185,10 +184,6 @@ type responder struct {
 // Unwrap lets the response controller reach the connection.
 func (o *responder) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
-func (o *responder) deadline() {
-	_ = o.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a writer without deadlines has its own
-}
-
 // WriteHeader waits for the first byte: until then it is not known whether the
 // answer is a stream.
 func (o *responder) WriteHeader(status int) {
@@ -210,7 +205,6 @@ func (o *responder) head() {
 	if strings.HasPrefix(o.Header().Get("Content-Type"), "text/event-stream") {
 		o.stream = true
 	}
-	o.deadline()
 	o.ResponseWriter.WriteHeader(o.status)
 }
 
@@ -242,7 +236,6 @@ func (o *responder) upgrade() {
 }
 
 func (o *responder) write(before string, raw []byte, after string) error {
-	o.deadline()
 	for _, part := range [][]byte{[]byte(before), raw, []byte(after)} {
 		if len(part) == 0 {
 			continue
@@ -258,7 +251,6 @@ func (o *responder) write(before string, raw []byte, after string) error {
 // a stream.
 func (o *responder) Write(p []byte) (int, error) {
 	if o.exchange == nil {
-		o.deadline()
 		return o.ResponseWriter.Write(p)
 	}
 	before, data, after := cut(p)
