@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -15,17 +16,21 @@ import (
 // bodyTime is how long a client may take to send a request's body.
 const bodyTime = 30 * time.Second
 
+// guards are the headers of every answer; their names are in the canonical form.
+var guards = http.Header{
+	"X-Content-Type-Options":  {"nosniff"},
+	"X-Frame-Options":         {"DENY"},
+	"Referrer-Policy":         {"no-referrer"},
+	"Content-Security-Policy": {"default-src 'none'; frame-ancestors 'none'"},
+	"Cache-Control":           {"no-store"},
+}
+
 // door is what every request on TCP passes before anything of it is believed: the
 // host name and the origin must be ours, the body has a size and a time, and the
 // answer carries what keeps browsers from making more of it than it is.
 func (a *API) door(h http.Handler) http.Handler {
 	return paced(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		header := w.Header()
-		header.Set("X-Content-Type-Options", "nosniff")
-		header.Set("X-Frame-Options", "DENY")
-		header.Set("Referrer-Policy", "no-referrer")
-		header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		header.Set("Cache-Control", "no-store")
+		maps.Copy(w.Header(), guards)
 		refuse := refused
 		if strings.HasPrefix(r.URL.Path, "/v1/tools/") && strings.HasSuffix(r.URL.Path, "/call") {
 			refuse = refuseCall

@@ -29,7 +29,7 @@ const heartbeat = 10 * time.Second
 func (d *door) callTool(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	x := exchangeOf(ctx)
 	empty := &mcp.CallToolResult{Content: []mcp.Content{}}
-	params := gjson.GetBytes(x.message, "params")
+	params := x.params
 	var before map[string]bool
 	if x.peer != nil {
 		before = x.peer.session.Active()
@@ -71,7 +71,7 @@ func (d *door) run(ctx context.Context, x *exchange, req call.Request) (*call.Re
 	if x.peer == nil {
 		return nil, errNoPeer
 	}
-	params := gjson.GetBytes(x.message, "params")
+	params := x.params
 	meta := params.Get("_meta")
 	modern := server.IsModernRequest(ctx)
 	caps := capabilities(ctx)

@@ -19,7 +19,7 @@ import (
 // exchange travels with one request: its bytes in, and the parts of its result
 // that go out as bytes (nil takes the key out).
 type exchange struct {
-	message []byte          // as it came
+	params  gjson.Result    // of the request, as they came
 	id      json.RawMessage // of the request, as it came
 	peer    *peer
 	splice  map[string]json.RawMessage

@@ -109,7 +109,7 @@ func (d *door) post(out *responder, r *http.Request, agent *policy.Agent, fixed 
 		http.Error(out, err.Error(), status)
 		return
 	}
-	x := &exchange{message: message, id: json.RawMessage(m.Get("id").Raw), splice: rawObject{}}
+	x := &exchange{params: m.Get("params"), id: json.RawMessage(m.Get("id").Raw), splice: rawObject{}}
 	if s != nil {
 		x.peer = &peer{agent: agent, session: s, send: out.event, spawn: func(f func()) { go f() }}
 		if id != "" {

@@ -36,7 +36,7 @@ func (d *door) prompts(snap *registry.Snapshot) []server.ServerPrompt {
 		}
 		taken[p.Name] = true
 		out = append(out, server.ServerPrompt{Prompt: prompt, Handler: func(ctx context.Context, _ mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-			arguments := gjson.GetBytes(exchangeOf(ctx).message, "params.arguments").Raw
+			arguments := exchangeOf(ctx).params.Get("arguments").Raw
 			return &mcp.GetPromptResult{Messages: []mcp.PromptMessage{}}, d.raw(ctx, p.Owner, p.Name, pluginv1.InvokeRequest_KIND_PROMPT, arguments)
 		}})
 	}
@@ -232,7 +232,7 @@ func (c completion) complete(ctx context.Context, owner, kind, ref string, a mcp
 		return nil, err
 	}
 	reply := c.d.core.Pipeline.Call(ctx, call.Request{
-		Caller: c.d.caller(x.peer, gjson.GetBytes(x.message, "params._meta")), Tool: ref, Owner: owner, Raw: true,
+		Caller: c.d.caller(x.peer, x.params.Get("_meta")), Tool: ref, Owner: owner, Raw: true,
 		Kind:       pluginv1.InvokeRequest_KIND_COMPLETE,
 		Completion: &pluginv1.CompletionTarget{RefKind: kind, Ref: ref, Argument: a.Name, Value: a.Value, Context: context},
 	})

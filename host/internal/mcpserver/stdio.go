@@ -245,7 +245,7 @@ func (c *conn) request(ctx context.Context, line []byte, id string) (response an
 		return rpcError(json.RawMessage(id), mcp.INVALID_REQUEST, err.Error())
 	}
 	c.door.core.door(agent) // the rules may have changed since the last message
-	x := &exchange{message: line, id: json.RawMessage(id), splice: rawObject{}, peer: &peer{agent: agent, session: c.client.session, send: c.send,
+	x := &exchange{params: gjson.GetBytes(line, "params"), id: json.RawMessage(id), splice: rawObject{}, peer: &peer{agent: agent, session: c.client.session, send: c.send,
 		ask: func(ctx context.Context, method string, params any) (json.RawMessage, error) {
 			return c.pending.ask(ctx, "", method, params, c.send)
 		},
