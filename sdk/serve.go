@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -33,6 +34,11 @@ func Serve(p *Plugin) {
 	slog.SetDefault(p.log.Logger)
 	go exitWithParent()
 	printing = func() { os.Stdout, os.Stderr = stderr, stderr }
+	// A plugin is one of several processes that a call passes through, and Go takes
+	// its process for the only one: it gets half of the processors.
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/2))
+	}
 	plugin.Serve(conf)
 }
 
