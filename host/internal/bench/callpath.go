@@ -26,12 +26,12 @@ const (
 // payload is 128 bytes of JSON.
 var payload = []byte(`{"text":"` + strings.Repeat("x", 117) + `"}`)
 
-type binaries struct{ host, fixture string }
+type binaries struct{ host, fixture, bridge string }
 
-// build makes the host and the fixture plugin as they ship: without cgo, stripped.
+// build makes the host, the fixture plugin and the bridge as they ship: without cgo, stripped.
 func build(ctx context.Context, dir string) (binaries, error) {
-	b := binaries{filepath.Join(dir, "bulkhead"), filepath.Join(dir, "bulkhead-plugin-fixture")}
-	for out, pkg := range map[string]string{b.host: "./host", b.fixture: "./host/internal/e2e/fixture"} {
+	b := binaries{filepath.Join(dir, "bulkhead"), filepath.Join(dir, "bulkhead-plugin-fixture"), filepath.Join(dir, "bulkhead-plugin-mcp")}
+	for out, pkg := range map[string]string{b.host: "./host", b.fixture: "./host/internal/e2e/fixture", b.bridge: "./plugins/mcp"} {
 		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if text, err := cmd.CombinedOutput(); err != nil {

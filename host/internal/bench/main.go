@@ -46,7 +46,7 @@ func main() {
 		return
 	}
 	if len(os.Args) > 1 && os.Args[1] == bareArg {
-		if err := bareServer(); err != nil {
+		if err := bareServer(len(os.Args) > 2); err != nil {
 			fmt.Fprintln(os.Stderr, "bare server:", err)
 			os.Exit(1)
 		}
@@ -69,7 +69,7 @@ type part struct {
 }
 
 var parts = []part{
-	{"call", callPath}, {"cpu", pipelineCPU}, {"mcp", mcpDoor}, {"list", bigList}, {"memory", footprint}, {"start", coldStart},
+	{"call", callPath}, {"cpu", pipelineCPU}, {"mcp", mcpDoor}, {"bridge", bridged}, {"servers", bridgeFootprint}, {"list", bigList}, {"memory", footprint}, {"start", coldStart},
 }
 
 func partNames() (names []string) {

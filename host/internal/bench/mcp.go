@@ -20,30 +20,82 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"github.com/bulkhead-dev/bulkhead/host/internal/api"
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 )
 
 // bareArg starts this program as the bare MCP server of the comparison.
 const bareArg = "__mcp"
 
-// bareServer is an echo tool on the MCP library and nothing else.
-func bareServer() error {
-	s := server.NewMCPServer("bare", "1", server.WithToolCapabilities(true))
-	s.AddTool(mcp.NewTool("echo", mcp.WithString("text")), func(_ context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return mcp.NewToolResultText(string(r.Params.RawArguments)), nil
-	})
+// bareServer is MCP servers on the library and nothing else. Over HTTP that is one
+// with an echo tool at /mcp and others with many tools at /0/mcp, /1/mcp and so on;
+// on stdio it is one of the others.
+func bareServer(stdio bool) error {
+	if stdio {
+		return server.ServeStdio(bare(bareTools))
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", server.NewStreamableHTTPServer(s, server.WithStateful(true)))
+	mux.Handle("/mcp", server.NewStreamableHTTPServer(bare(0), server.WithStateful(true)))
+	for i := range bridgeServers {
+		mux.Handle(fmt.Sprintf("/%d/mcp", i), server.NewStreamableHTTPServer(bare(bareTools), server.WithStateful(true)))
+	}
 	go func() {
 		_, _ = bufio.NewReader(os.Stdin).ReadByte() // ends with the parent
 		os.Exit(0)
 	}()
 	fmt.Println("http://" + l.Addr().String())
 	return (&http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}).Serve(l)
+}
+
+// bare is a server with the echo tool, or with n tools.
+func bare(n int) *server.MCPServer {
+	s := server.NewMCPServer("bare", "1", server.WithToolCapabilities(true))
+	echo := func(_ context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return mcp.NewToolResultText(string(r.Params.RawArguments)), nil
+	}
+	if n == 0 {
+		s.AddTool(mcp.NewTool("echo", mcp.WithString("text")), echo)
+	}
+	for i := range n {
+		s.AddTool(mcp.NewTool(fmt.Sprintf("tool_%d", i), mcp.WithDescription("A tool of the bench: it gives back what it was sent, as a text, and does nothing else that a caller could see."),
+			mcp.WithString("text", mcp.Required(), mcp.Description("What to give back.")), mcp.WithNumber("count", mcp.Description("How often.")),
+			mcp.WithString("kind", mcp.Enum("plain", "loud", "quiet"), mcp.Description("In which manner."))), echo)
+	}
+	return s
+}
+
+// startBare runs the bare servers over HTTP and gives their address.
+func startBare() (url string, end func(), err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", nil, err
+	}
+	cmd := exec.Command(self, bareArg)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return "", nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return "", nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", nil, err
+	}
+	end = func() {
+		_ = in.Close()
+		_ = cmd.Wait()
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		end()
+		return "", nil, err
+	}
+	return strings.TrimSpace(line), end, nil
 }
 
 // mcpClient posts messages by hand, the same to both servers, so that no client
@@ -99,36 +151,17 @@ func (c *mcpClient) do(ctx context.Context, body, want string) (int, error) {
 // mcpDoor compares a call through the host's MCP door to a plugin with a call of
 // a bare server that has the tool in its own process.
 func mcpDoor(ctx context.Context, dir string, b binaries, rounds int) ([]figure, error) {
-	self, err := os.Executable()
+	bareURL, endBare, err := startBare()
 	if err != nil {
 		return nil, err
 	}
-	bareCmd := exec.Command(self, bareArg)
-	in, err := bareCmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := bareCmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := bareCmd.Start(); err != nil {
-		return nil, err
-	}
-	defer func() {
-		_ = in.Close()
-		_ = bareCmd.Wait()
-	}()
-	bareURL, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		return nil, err
-	}
+	defer endBare()
 	url, end, err := serveHost(ctx, dir, b)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	bare, err := newMCP(ctx, strings.TrimSpace(bareURL), "")
+	bare, err := newMCP(ctx, bareURL, "")
 	if err != nil {
 		return nil, err
 	}
@@ -181,13 +214,22 @@ func serveHost(ctx context.Context, dir string, b binaries) (string, func(), err
 	if err != nil {
 		return "", nil, err
 	}
+	url, err := httpDoor(s)
+	if err != nil {
+		end()
+		return "", nil, err
+	}
+	return url, end, nil
+}
+
+// httpDoor is the address of a host's HTTP door.
+func httpDoor(s api.Status) (string, error) {
 	for _, d := range s.Host.Doors {
 		if i := strings.Index(d, "http://"); i >= 0 {
-			return d[i:], end, nil
+			return d[i:], nil
 		}
 	}
-	end()
-	return "", nil, errors.New("the host has no HTTP door")
+	return "", errors.New("the host has no HTTP door")
 }
 
 const (

@@ -24,6 +24,7 @@ var binDir string
 
 func TestMain(m *testing.M) {
 	child.Init()
+	downstream.Init()
 	if scenario := os.Getenv(clientEnv); scenario != "" {
 		conformanceClient(scenario)
 	}
@@ -85,7 +86,13 @@ func start(t *testing.T, general conf, servers ...conf) *sdktest.Session {
 		general = conf{}
 	}
 	general["server"] = servers
-	return sdktest.Start(t, Plugin(), sdktest.Config(general.String()), sdktest.Granted("shared"))
+	return ending(t, sdktest.Start(t, Plugin(), sdktest.Config(general.String()), sdktest.Granted("shared")))
+}
+
+// ending lets the plugin go when the test ends, its servers with it.
+func ending(t *testing.T, s *sdktest.Session) *sdktest.Session {
+	t.Cleanup(func() { s.Drain(time.Second) })
+	return s
 }
 
 func await(t *testing.T, what string, ok func() bool) {

@@ -43,6 +43,7 @@ func (s *server) recall() {
 		return
 	}
 	c.Surface.Notes = nil
+	s.full.Store(c.Surface)
 	s.publish(s.viewOf(c.Surface))
 }
 

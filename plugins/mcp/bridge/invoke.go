@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -38,19 +37,14 @@ func (s *server) pin(ctx context.Context, call *sdk.Call) {
 	if len(names) == 0 {
 		return
 	}
-	// The names stand for the set too: when these move, they are pinned anew.
-	set := s.set() + " " + v.surface.Fingerprint[:min(8, len(v.surface.Fingerprint))]
-	dropped, fresh := s.b.pins.use(call.SessionRef, set, c.MaxPinnedServers)
-	if !fresh {
-		return
-	}
-	if now, err := call.Host().Session().Listed(ctx); err == nil && !slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(now.Names, n) }) {
-		return // they are listed as it is
-	}
+	set, fresh, dropped := s.b.pins.use(call.SessionRef, s.conf.Name, v.surface.Fingerprint, c.MaxPinnedServers)
 	for _, old := range dropped {
 		if err := call.Host().Session().Pin(ctx, old); err != nil {
 			s.log.Debug("unpinning", "set", old, "error", err)
 		}
+	}
+	if !fresh {
+		return
 	}
 	if err := call.Host().Session().Pin(ctx, set, names...); err != nil {
 		s.log.Debug("the server's tools are not pinned", "error", err)
@@ -76,17 +70,25 @@ func (s *server) callTool(ctx context.Context, call *sdk.Call, name string) (sdk
 		return t.Tool, nil
 	}
 	once := func(args json.RawMessage) (sdk.Result, error) {
-		raw, err := s.request(ctx, "tools/call", toolParams(name, args), look, call.Progress)
+		out, save, err := s.outgoing(ctx, call, name, args)
+		if err != nil {
+			return sdk.Result{}, err
+		}
+		raw, err := s.request(ctx, "tools/call", toolParams(name, out), look, call.Progress)
 		if err != nil {
 			return s.toolFailure(ctx, name, tool, args, limit, err)
 		}
-		return s.b.result(s, tool, args, raw)
+		return s.incoming(ctx, tool, args, raw, save)
 	}
 	first, err := once(args)
 	if err != nil {
 		return first, err
 	}
-	return s.recover(tool, args, first, once)
+	result, err := s.recover(call.SessionRef, tool, args, first, once)
+	if err == nil && complaint(&result) == "" {
+		s.b.recent.note(call.SessionRef, call.Name, args)
+	}
+	return result, err
 }
 
 // toolParams are the parameters of tools/call; the arguments stay the bytes they are.

@@ -52,6 +52,9 @@ func (b *Bridge) management(mode string) sdk.Offer {
 				sdk.Restricted, b.register),
 			manage("mcp_unregister_server",
 				`{"type":"object","properties":{`+server+`},"required":["server_name"]}`, sdk.Restricted, b.unregister),
+			manage(searchServices,
+				`{"type":"object","properties":{"query":{"type":"string","description":"Keywords for the task."}},"required":["query"]}`,
+				sdk.Standard, b.searchKnown, sdk.ReadOnly(), sdk.WithGroup("core"), sdk.WithSource("service-search")),
 			manage(toolschema.MCPServerIndex,
 				string(toolschema.Arguments(toolschema.MCPServerIndex)), sdk.Standard, b.index, sdk.Internal(), sdk.ReadOnly(), sdk.Unshaped()),
 		},
@@ -71,6 +74,7 @@ var descriptions = map[string]string{
 	"mcp_get_prompt":          "Fills in a server's prompt and gives its messages, which are instructions to follow.",
 	"mcp_register_server":     "Connects another MCP server by its URL and keeps it. Only for new names.",
 	"mcp_unregister_server":   "Disconnects and forgets a server that was added by mcp_register_server.",
+	searchServices:            "Ranks the known services by how well they fit a task, each with its best tools. For choosing where to go.",
 	toolschema.MCPServerIndex: "Gives the servers with their tools, for other plugins.",
 }
 

@@ -2,26 +2,36 @@ package bridge
 
 import (
 	"slices"
+	"strconv"
 	"sync"
 )
 
 // pins remembers which servers each session called last, for as many as may stay
-// listed at once. A restart forgets it; the host's own lists go on.
+// listed at once. Each has a place, and a place is a set of the session's list: a
+// server that comes takes the place of the one that goes, so that a session never
+// keeps more sets than there are places, whatever becomes of this process or of a
+// server's tools.
 type pins struct {
 	mu    sync.Mutex
-	sets  map[string][]string // by session, oldest first
+	sets  map[string][]pinned // by session, the least recently called first
 	order []string            // of sessions, oldest first
+}
+
+// pinned is a server in its place; mark moves when its tools do.
+type pinned struct {
+	server, mark string
+	place        int
 }
 
 const maxPinSessions = 2000
 
-// use notes a call of a set's server. It gives the sets that had to make room, and
-// whether this one was not among the last already.
-func (p *pins) use(session, set string, most int) (dropped []string, fresh bool) {
+// use notes a call of a server. It gives the set that is the server's now, whether
+// it has to be written anew, and sets that are of no more use.
+func (p *pins) use(session, server, mark string, most int) (set string, fresh bool, dropped []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.sets == nil {
-		p.sets = map[string][]string{}
+		p.sets = map[string][]pinned{}
 	}
 	if _, known := p.sets[session]; !known {
 		p.order = append(p.order, session)
@@ -30,11 +40,31 @@ func (p *pins) use(session, set string, most int) (dropped []string, fresh bool)
 			p.order = p.order[1:]
 		}
 	}
-	fresh = !slices.Contains(p.sets[session], set)
-	now := append(slices.DeleteFunc(p.sets[session], func(s string) bool { return s == set }), set)
-	if n := len(now) - most; n > 0 {
-		dropped, now = slices.Clone(now[:n]), slices.Clone(now[n:])
+	now := p.sets[session]
+	one := pinned{server: server, mark: mark, place: -1}
+	if i := slices.IndexFunc(now, func(x pinned) bool { return x.server == server }); i >= 0 {
+		one.place, fresh = now[i].place, now[i].mark != mark
+		now = slices.Delete(now, i, i+1)
+	} else {
+		fresh = true
 	}
-	p.sets[session] = now
-	return dropped, fresh
+	for len(now) >= most { // there are fewer places than before, or a new server wants one
+		if one.place < 0 {
+			one.place = now[0].place
+		} else {
+			dropped = append(dropped, place(now[0].place))
+		}
+		now = slices.Delete(now, 0, 1)
+	}
+	for one.place < 0 {
+		free := 0
+		for slices.ContainsFunc(now, func(x pinned) bool { return x.place == free }) {
+			free++
+		}
+		one.place = free
+	}
+	p.sets[session] = append(now, one)
+	return place(one.place), fresh, dropped
 }
+
+func place(n int) string { return "called " + strconv.Itoa(n+1) }

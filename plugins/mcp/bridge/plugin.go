@@ -31,6 +31,10 @@ type Bridge struct {
 	run     context.Context    // background work; nil before Activate
 	stopped bool
 	pins    pins
+	recent  recent
+
+	changing sync.Mutex // held while servers are added and removed as a whole
+	file     *jsonFile  // the mcp.json; nil = none
 }
 
 // Plugin builds the plugin.
@@ -59,12 +63,16 @@ func (b *Bridge) configure(_ context.Context, s *settings.Settings) error {
 			return err
 		}
 	}
+	b.changing.Lock()
+	defer b.changing.Unlock()
+	b.setFile(s)
+	servers := b.wanted(s)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, conf := range declared(s) {
-		one := b.add(conf, false)
+	for _, conf := range servers {
+		one := b.add(conf, conf.Agents)
 		one.settings = s
-		if conf.Refused() == "" {
+		if one.state != stateRefused {
 			one.recall()
 		}
 	}
@@ -72,16 +80,89 @@ func (b *Bridge) configure(_ context.Context, s *settings.Settings) error {
 	return nil
 }
 
-// declared are the servers of the settings; a default_server whose URL a block
-// has already is that block.
-func declared(s *settings.Settings) []settings.Server {
+// setFile takes the mcp.json of the settings over and reads it; b.changing is held.
+func (b *Bridge) setFile(s *settings.Settings) {
+	b.mu.Lock()
+	old, following := b.file, b.run != nil
+	b.mu.Unlock()
+	var now *jsonFile
+	switch {
+	case s.MCPJSON == "":
+	case old != nil && old.path == s.MCPJSON:
+		now = old
+	default:
+		now = newJSONFile(b, s.MCPJSON)
+	}
+	if now != nil {
+		now.mu.Lock()
+		now.load(s)
+		now.mu.Unlock()
+	}
+	if old == now {
+		return
+	}
+	b.mu.Lock()
+	b.file = now
+	run := b.run
+	b.mu.Unlock()
+	if old != nil {
+		go old.end(following) // it may be waiting for this change to be over
+	}
+	if now != nil && run != nil {
+		go now.follow(run)
+	}
+}
+
+// wanted are the servers of the settings and of the mcp.json. A block wins over an
+// entry of its name, and of entries that are one and the same server one is kept:
+// the one a default_server names, else the operator's, else the first by name.
+func (b *Bridge) wanted(s *settings.Settings) []settings.Server {
 	out := slices.Clone(s.Servers)
+	entries := b.entries()
+	rank := func(x settings.Server) int {
+		switch {
+		case slices.ContainsFunc(s.DefaultServers, func(d settings.DefaultServer) bool { return strings.EqualFold(d.Name, x.Name) }):
+			return 0
+		case !x.Agents:
+			return 1
+		}
+		return 2
+	}
+	blocks := len(out)
+	for _, e := range entries {
+		same := slices.IndexFunc(out, func(x settings.Server) bool { return strings.EqualFold(x.Name, e.Name) })
+		if same < 0 && e.Problem == "" {
+			same = slices.IndexFunc(out, func(x settings.Server) bool { return x.Problem == "" && identity(&x) == identity(&e.Server) })
+		}
+		switch {
+		case same < 0:
+			out = append(out, e.Server)
+		case same >= blocks && (rank(e.Server) < rank(out[same]) || rank(e.Server) == 2 && rank(out[same]) == 2 && e.Name < out[same].Name):
+			b.plugin.Logger().Warn("an entry of the mcp.json is left out: another is the same server", "server", out[same].Name, "kept", e.Name)
+			out[same] = e.Server
+		default:
+			b.plugin.Logger().Warn("an entry of the mcp.json is left out: another has its name or is the same server", "server", e.Name, "kept", out[same].Name)
+		}
+	}
 	for _, d := range s.DefaultServers {
 		if !slices.ContainsFunc(out, func(x settings.Server) bool { return sameURL(x.URL, d.URL) }) {
 			out = append(out, settings.Server{Name: d.Name, URL: d.URL})
 		}
 	}
 	return out
+}
+
+// entries are the servers of the mcp.json.
+func (b *Bridge) entries() []settings.FromJSON {
+	b.mu.Lock()
+	f := b.file
+	b.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.servers)
 }
 
 // add makes a server; b.mu is held.
@@ -109,6 +190,9 @@ func (b *Bridge) activate(ctx context.Context) error {
 	for _, key := range b.order {
 		b.servers[key].start(ctx)
 	}
+	if f := b.file; f != nil {
+		go f.follow(ctx)
+	}
 	return nil
 }
 
@@ -117,27 +201,39 @@ func (b *Bridge) reconfigure(ctx context.Context, old, new *settings.Settings) (
 	if old.Management != new.Management {
 		return false, nil
 	}
-	want := map[string]settings.Server{}
-	var order []string
-	for _, conf := range declared(new) {
-		key := strings.ToLower(conf.Name)
-		want[key] = conf
-		order = append(order, key)
-	}
 	// What stands beside the blocks acts on all of them.
 	general := func(s settings.Settings) settings.Settings {
 		s.Servers, s.DefaultServers = nil, nil
 		return s
 	}
-	same := reflect.DeepEqual(general(*old), general(*new))
+	b.changing.Lock()
+	defer b.changing.Unlock()
+	b.setFile(new)
+	b.replace(new, b.wanted(new), reflect.DeepEqual(general(*old), general(*new)))
+	if new.Management && old.WrapperMode != new.WrapperMode {
+		return true, b.plugin.Offers().Set("management", b.management(new.WrapperMode))
+	}
+	return true, nil
+}
+
+// replace puts servers in place of those there are; those that stay the same go
+// on, unless what stands beside their blocks changed. b.changing is held.
+func (b *Bridge) replace(new *settings.Settings, servers []settings.Server, same bool) {
+	want := map[string]settings.Server{}
+	var order []string
+	for _, conf := range servers {
+		key := strings.ToLower(conf.Name)
+		want[key] = conf
+		order = append(order, key)
+	}
 	b.mu.Lock()
 	var gone []*server
 	for key, s := range b.servers {
 		conf, wanted := want[key]
 		switch {
-		case s.agent && !wanted:
-			order = append(order, key)
-		case !wanted || s.agent || !same || !reflect.DeepEqual(s.conf, conf):
+		case s.agent && !s.conf.FromFile && !wanted:
+			order = append(order, key) // it stands in the state
+		case !wanted || (s.agent && !s.conf.FromFile) || !same || !reflect.DeepEqual(s.conf, conf):
 			gone = append(gone, s)
 			delete(b.servers, key)
 		}
@@ -149,7 +245,7 @@ func (b *Bridge) reconfigure(ctx context.Context, old, new *settings.Settings) (
 			b.order = append(b.order, key)
 			continue
 		}
-		one := b.add(want[key], false)
+		one := b.add(want[key], want[key].Agents)
 		one.settings = new
 		fresh = append(fresh, one)
 	}
@@ -161,7 +257,8 @@ func (b *Bridge) reconfigure(ctx context.Context, old, new *settings.Settings) (
 	}
 	wg.Wait()
 	for _, s := range gone {
-		if !slices.ContainsFunc(fresh, func(f *server) bool { return f.conf.Name == s.conf.Name }) {
+		i := slices.IndexFunc(fresh, func(f *server) bool { return f.set() == s.set() })
+		if i < 0 || !fresh[i].inherit(s) {
 			b.plugin.Offers().Remove(s.set())
 		}
 	}
@@ -170,10 +267,23 @@ func (b *Bridge) reconfigure(ctx context.Context, old, new *settings.Settings) (
 			s.start(run)
 		}
 	}
-	if new.Management && old.WrapperMode != new.WrapperMode {
-		return true, b.plugin.Offers().Set("management", b.management(new.WrapperMode))
+}
+
+// inherit offers what an earlier server of the same name and place had, as far as
+// the new settings let it, until the new one has looked for itself. It reports
+// whether it did.
+func (s *server) inherit(old *server) bool {
+	full := old.full.Load()
+	source := func(c settings.Server) string {
+		c.AllowedTools, c.DeniedTools = nil, nil
+		return identity(&c)
 	}
-	return true, nil
+	if full == nil || s.status().State == stateRefused || source(s.conf) != source(old.conf) {
+		return false
+	}
+	s.full.Store(full)
+	s.publish(s.viewOf(full))
+	return true
 }
 
 // drain stops owners. Connections that calls still use end with these.
@@ -181,8 +291,12 @@ func (b *Bridge) drain(ctx context.Context, _ string) error {
 	b.mu.Lock()
 	b.stopped = true
 	all := slices.Collect(maps.Values(b.servers))
+	file, following := b.file, b.run != nil
 	b.mu.Unlock()
 	var wg sync.WaitGroup
+	if file != nil {
+		wg.Go(func() { file.end(following) })
+	}
 	for _, s := range all {
 		wg.Go(s.halt)
 	}
@@ -244,6 +358,12 @@ func (b *Bridge) health(context.Context) sdk.Health {
 		default:
 			notes = append(notes, fmt.Sprintf("%s: %s", s.conf.Name, st.State))
 		}
+	}
+	b.mu.Lock()
+	f := b.file
+	b.mu.Unlock()
+	if f != nil && f.problem() != "" {
+		bad = append(bad, f.problem())
 	}
 	detail := fmt.Sprintf("%d of %d servers connected", ready, len(all))
 	if rest := append(bad, notes...); len(rest) > 0 {

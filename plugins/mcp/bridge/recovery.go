@@ -148,7 +148,7 @@ func with(object json.RawMessage, key string, value json.RawMessage) json.RawMes
 
 // recover calls a tool again with fields that it says are missing and that are
 // known here. once makes one call.
-func (s *server) recover(tool *downstream.Tool, args json.RawMessage, first sdk.Result, once func(json.RawMessage) (sdk.Result, error)) (sdk.Result, error) {
+func (s *server) recover(session string, tool *downstream.Tool, args json.RawMessage, first sdk.Result, once func(json.RawMessage) (sdk.Result, error)) (sdk.Result, error) {
 	result := first
 	var filled []string
 	seen := map[string]bool{}
@@ -163,6 +163,7 @@ func (s *server) recover(tool *downstream.Tool, args json.RawMessage, first sdk.
 		}
 		value, who := s.fill(tool.Name, field)
 		if value == nil {
+			s.enrich(&result, session, tool, field)
 			break
 		}
 		seen[field] = true

@@ -66,9 +66,10 @@ func (b *Bridge) register(ctx context.Context, call *sdk.Call, a arguments) (sdk
 	if err := b.publicURL(address); err != nil {
 		return sdk.Result{}, sdk.Errorf(sdk.Denied, "%v", err)
 	}
-	s, err := b.admit(settings.Server{Name: name, URL: address})
-	if err != nil {
-		return sdk.Result{}, err
+	for key := range a {
+		if key != "name" && key != "url" && key != "type" {
+			return sdk.Result{}, sdk.Errorf(sdk.InvalidArguments, "%q can't be set here: a server is registered by name, type and url alone; the rest is the operator's", key)
+		}
 	}
 	tried := func(v *view, err error) (sdk.Result, error) {
 		if err != nil {
@@ -76,17 +77,40 @@ func (b *Bridge) register(ctx context.Context, call *sdk.Call, a arguments) (sdk
 		}
 		return sdk.Textf("Server %q is connected; it has %d tools: %s.", name, len(v.tools), orElse(list(v.typedNames(), 20), "none")), nil
 	}
-	raw, err := json.Marshal(registration{name, address, call.Agent, time.Now().UTC()})
+	s, err := b.keep(ctx, registration{name, address, call.Agent, time.Now().UTC()})
 	if err != nil {
 		return sdk.Result{}, err
-	}
-	if _, err := b.plugin.Host().State().Put(ctx, "registered/"+strings.ToLower(name), raw, false); err != nil {
-		b.forget(s)
-		return sdk.Result{}, fmt.Errorf("the server can't be kept: %w", err)
 	}
 	var v *view
 	err = s.look(ctx, func(_ *link, x *view) error { v = x; return nil })
 	return tried(v, err)
+}
+
+// keep admits a server and writes it down: into the mcp.json where there is one,
+// else into the plugin's state.
+func (b *Bridge) keep(ctx context.Context, r registration) (*server, error) {
+	b.changing.Lock()
+	defer b.changing.Unlock()
+	b.mu.Lock()
+	file := b.file
+	b.mu.Unlock()
+	s, err := b.admit(settings.Server{Name: r.Name, URL: r.URL, FromFile: file != nil, Agents: file != nil})
+	if err != nil {
+		return nil, err
+	}
+	if file != nil {
+		err = file.register(r.Name, r.URL)
+	} else {
+		var raw []byte
+		if raw, err = json.Marshal(r); err == nil {
+			_, err = b.plugin.Host().State().Put(ctx, "registered/"+strings.ToLower(r.Name), raw, false)
+		}
+	}
+	if err != nil {
+		b.forget(s)
+		return nil, fmt.Errorf("the server can't be kept: %w", err)
+	}
+	return s, nil
 }
 
 // admit adds a registered server, unless one like it is there.
@@ -126,7 +150,17 @@ func (b *Bridge) unregister(ctx context.Context, _ *sdk.Call, a arguments) (sdk.
 	if !s.agent {
 		return sdk.Result{}, sdk.Errorf(sdk.Denied, "server %q is managed by the operator and can't be removed here", s.conf.Name)
 	}
-	if _, err := b.plugin.Host().State().Delete(ctx, "registered/"+strings.ToLower(s.conf.Name)); err != nil {
+	b.changing.Lock()
+	defer b.changing.Unlock()
+	b.mu.Lock()
+	file := b.file
+	b.mu.Unlock()
+	if s.conf.FromFile && file != nil {
+		err = file.unregister(s.conf.Name)
+	} else {
+		_, err = b.plugin.Host().State().Delete(ctx, "registered/"+strings.ToLower(s.conf.Name))
+	}
+	if err != nil {
 		return sdk.Result{}, fmt.Errorf("the server can't be removed: %w", err)
 	}
 	b.forget(s)

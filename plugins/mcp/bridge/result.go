@@ -90,6 +90,9 @@ func (b *Bridge) block(s *server, tool string, raw json.RawMessage) []sdk.Conten
 			return []sdk.Content{{Text: str("text"), Annotations: annotations}}
 		}
 	case "image", "audio":
+		if !s.conf.Captures() {
+			break
+		}
 		ref, err := b.save(tool, str("mimeType"), str("data"))
 		if err != nil {
 			s.log.Debug("media is passed on as it is", "tool", tool, "error", err)
@@ -101,6 +104,9 @@ func (b *Bridge) block(s *server, tool string, raw json.RawMessage) []sdk.Conten
 		_ = json.Unmarshal(m["size"], &link.Size) // another type is no size
 		return []sdk.Content{sdk.Link(link), sdk.Text(linkLine(s.conf.Name, link))}
 	case "resource":
+		if !s.conf.Captures() && len(m["resource"]) > 0 && bytes.Contains(m["resource"], []byte(`"blob"`)) {
+			break
+		}
 		if c, ok := b.embedded(tool, m["resource"]); ok && only(m, "type", "resource", "annotations") {
 			c.Annotations = annotations
 			return []sdk.Content{c}
@@ -127,6 +133,9 @@ func linkLine(server string, l sdk.ResourceLink) string {
 	line := fmt.Sprintf("[resource link] %s: %s", label, l.URI)
 	if l.MIME != "" {
 		line += " (" + l.MIME + ")"
+	}
+	if l.Size > 0 {
+		line += fmt.Sprintf(", %d bytes", l.Size)
 	}
 	args := `{"server_name":` + string(quote(server)) + `,"uri":` + string(quote(l.URI)) + `}`
 	return strings.Join(strings.Fields(line), " ") + " — read it with mcp_read_resource " + args

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/bulkhead/plugins/mcp/downstream"
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/guard"
 	"github.com/bulkhead-dev/bulkhead/plugins/mcp/settings"
 )
 
@@ -46,8 +47,10 @@ type server struct {
 	id       string
 	log      *slog.Logger
 	allow    func(netip.AddrPort) error
+	guards   []*guard.Guard
 
 	newest  atomic.Pointer[view]
+	full    atomic.Pointer[downstream.Surface] // what it is a view of
 	written atomic.Pointer[summarized]
 	wake    chan struct{} // somebody wants a connection now
 	changed chan struct{} // the server said that its offer changed
@@ -75,7 +78,8 @@ func newServer(b *Bridge, conf settings.Server, agent bool) *server {
 	if agent {
 		s.allow = b.mayDial(conf.URL)
 	}
-	if why := conf.Refused(); why != "" {
+	s.guards, _ = conf.Guards() // Refused tells the error
+	if why := conf.Refused(b.plugin.Facts().Granted); why != "" {
 		s.state, s.reason, s.attempts = stateRefused, errors.New(why), 1
 	}
 	return s
@@ -199,6 +203,7 @@ func (s *server) connect(ctx context.Context) (*link, error) {
 	}
 	s.remember(ctx, conn.Known)
 	l := &link{server: s, conn: conn}
+	s.full.Store(surface)
 	l.view.Store(s.viewOf(surface))
 	s.up(l)
 	s.keep(surface)
@@ -259,6 +264,7 @@ func (s *server) refresh(ctx context.Context, l *link) {
 	if surface.Fingerprint != "" && surface.Fingerprint == before.surface.Fingerprint {
 		return
 	}
+	s.full.Store(surface)
 	l.view.Store(s.viewOf(surface))
 	s.publish(l.view.Load())
 	s.keep(surface)
@@ -399,7 +405,7 @@ func (s *server) target() downstream.Target {
 	t := downstream.Target{
 		Name: s.conf.Name, Transport: transport, Known: s.known, URL: s.conf.URL, Headers: headers, AllowAddr: s.allow,
 		Command: s.conf.Command, Dir: s.conf.Dir, Env: s.conf.Env, CallTimeout: c.CallTimeout(&s.conf), Log: s.log, ClientVersion: Version,
-		Walls: downstream.Walls{SharedDir: facts.SharedDir},
+		Walls: downstream.Walls{SharedDir: facts.SharedDir}, Isolated: s.conf.Isolation == "server",
 	}
 	if s.conf.Stdio() {
 		t.Walls.Home = filepath.Join(facts.DataDir, "servers", s.conf.Name)

@@ -37,8 +37,9 @@ type Conn struct {
 
 	target *Target
 	tr     transport.Interface
-	prog   *program // nil for HTTP
-	free   func()   // gives back what the transport leaves
+	remote *isolated // in place of tr: a worker has the transport
+	prog   *program  // nil for HTTP
+	free   func()    // gives back what the transport leaves
 	log    *slog.Logger
 
 	ctx    context.Context // lives as long as the connection
@@ -59,14 +60,16 @@ type Progress func(done, total float64, message string)
 func newConn(t *Target, tr transport.Interface, prog *program, free func(), events Events) *Conn {
 	c := &Conn{target: t, tr: tr, prog: prog, free: free, log: t.Log, done: make(chan struct{}), progress: map[string]Progress{}, events: events}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	tr.SetNotificationHandler(c.notified)
+	if tr != nil {
+		tr.SetNotificationHandler(c.notified)
+	}
 	if b, ok := tr.(transport.BidirectionalInterface); ok {
 		b.SetRequestHandler(c.asked)
 	}
 	if s, ok := tr.(*transport.SSE); ok {
 		s.SetConnectionLostHandler(func(err error) { c.end(fmt.Errorf("the server's stream ended: %v", err)) })
 	}
-	if prog != nil {
+	if prog != nil && tr != nil {
 		go func() {
 			<-prog.ended
 			c.end(errors.New(prog.why()))
@@ -91,7 +94,12 @@ func (c *Conn) PID() int {
 
 // Noise is what a stdio server wrote beside its messages.
 func (c *Conn) Noise() Noise {
-	if c.prog == nil {
+	switch {
+	case c.remote != nil:
+		c.remote.mu.Lock()
+		defer c.remote.mu.Unlock()
+		return c.remote.noise
+	case c.prog == nil:
 		return Noise{}
 	}
 	return c.prog.msgs.noise()
@@ -113,7 +121,9 @@ func (c *Conn) end(why error) {
 		close(c.done)
 		go func() {
 			defer c.closed.Done()
-			if err := c.tr.Close(); err != nil {
+			if c.remote != nil {
+				c.remote.close()
+			} else if err := c.tr.Close(); err != nil {
 				c.log.Debug("closing the transport", "error", err)
 			}
 			if c.prog != nil {
@@ -133,6 +143,9 @@ func (c *Conn) Request(ctx context.Context, method string, params json.RawMessag
 	case <-c.done:
 		return nil, fmt.Errorf("%w: %w", ErrClosed, c.Err())
 	default:
+	}
+	if c.remote != nil {
+		return c.viaRemote(ctx, method, params, tool, progress)
 	}
 	id := "bulkhead-" + strconv.FormatUint(c.ids.Add(1), 10)
 	params = c.withMeta(params, id, progress)
@@ -171,6 +184,16 @@ func (c *Conn) Request(ctx context.Context, method string, params json.RawMessag
 	return resp.Result, nil
 }
 
+// viaRemote is Request by way of the worker.
+func (c *Conn) viaRemote(ctx context.Context, method string, params json.RawMessage, tool *Tool, progress Progress) (json.RawMessage, error) {
+	raw, err := c.remote.request(ctx, c, method, params, tool, progress)
+	var sent *sentError
+	if c.prog != nil && errors.As(err, &sent) && ctx.Err() == nil {
+		return nil, c.failure(err) // how the program ended says more
+	}
+	return raw, err
+}
+
 // failure says why a request failed, with a program's own end where there is one.
 func (c *Conn) failure(err error) error {
 	if c.prog != nil {
@@ -203,6 +226,10 @@ func (c *Conn) tellCancelled(ctx context.Context, method, id string) {
 func (c *Conn) notify(ctx context.Context, method string, params map[string]any) {
 	ctx, cancel := detached(ctx, closeTime)
 	defer cancel()
+	if c.remote != nil {
+		c.remote.notify(method, params)
+		return
+	}
 	err := c.tr.SendNotification(ctx, mcp.JSONRPCNotification{JSONRPC: "2.0",
 		Notification: mcp.Notification{Method: method, Params: mcp.NotificationParams{AdditionalFields: params}}})
 	if err != nil {

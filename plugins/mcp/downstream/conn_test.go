@@ -23,6 +23,7 @@ var binDir string
 
 func TestMain(m *testing.M) {
 	child.Init()
+	Init()
 	dir, err := os.MkdirTemp("", "mcp-bridge-test-")
 	if err != nil {
 		fmt.Println(err)

@@ -19,7 +19,10 @@ const discoverTime = 4 * time.Second
 // Connect connects to the target within ctx. The connection outlives ctx; events
 // may come before Connect returns.
 func Connect(ctx context.Context, t Target, events Events) (*Conn, error) {
-	if len(t.Command) > 0 {
+	if t.Isolated {
+		return connectIsolated(ctx, &t, events)
+	}
+	if len(t.Command) > 0 || t.pipes != nil {
 		return connectProgram(ctx, &t, events)
 	}
 	return connectHTTP(ctx, &t, events)
@@ -44,6 +47,9 @@ func connectProgram(ctx context.Context, t *Target, events Events) (*Conn, error
 		// was sent.
 		t.Log.Debug("the server ended at server/discover; once more with initialize alone", "error", err)
 		c.Close()
+		if t.pipes != nil {
+			return nil, fmt.Errorf("%w: %w", errOnceMore, err)
+		}
 		if c, err = openProgram(ctx, t, events); err != nil {
 			return nil, err
 		}

@@ -64,13 +64,7 @@ type tripper struct {
 
 func (t *tripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
-	for k, v := range t.headers {
-		if strings.EqualFold(k, "Host") {
-			req.Host = v
-			continue
-		}
-		req.Header.Set(k, v)
-	}
+	setHeaders(req, t.headers)
 	resp, err := t.base.RoundTrip(req)
 	if err != nil {
 		return nil, err
@@ -92,6 +86,16 @@ func (t *tripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	return t.refusal(req, resp)
+}
+
+func setHeaders(req *http.Request, headers map[string]string) {
+	for k, v := range headers {
+		if strings.EqualFold(k, "Host") {
+			req.Host = v
+			continue
+		}
+		req.Header.Set(k, v)
+	}
 }
 
 // refusal reads a POST that was answered with an error status.

@@ -26,15 +26,25 @@ type Noise struct {
 // messages passes the messages of a program's stdout on and keeps back what is
 // none, such as banners. It ends with src.
 type messages struct {
-	log *slog.Logger
-	mu  sync.Mutex
-	n   Noise
+	log    *slog.Logger
+	mu     sync.Mutex
+	n      Noise
+	report func(Noise) // told of the first stray lines; may be nil
 }
 
 func (m *messages) noise() Noise {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.n
+}
+
+// watch lets f know of stray lines, those of before too.
+func (m *messages) watch(f func(Noise)) {
+	m.mu.Lock()
+	m.report = f
+	now := m.n
+	m.mu.Unlock()
+	f(now)
 }
 
 func (m *messages) copy(dst io.Writer, src io.Reader) error {
@@ -98,7 +108,11 @@ func (m *messages) stray(line string) {
 	if n == 1 {
 		m.n.First = clip(line, 200)
 	}
+	now, report := m.n, m.report
 	m.mu.Unlock()
+	if report != nil && (n <= noiseLogged || n%1000 == 0) {
+		report(now)
+	}
 	if n <= noiseLogged {
 		m.log.Info("a line on stdout that is no message", "line", clip(line, 200))
 	}

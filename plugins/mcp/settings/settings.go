@@ -33,7 +33,7 @@ type Settings struct {
 	TaskPollMin            sdk.Duration    `hcl:"task_poll_min,optional" doc:"Shortest time between two looks at a task."`
 	TaskPollMax            sdk.Duration    `hcl:"task_poll_max,optional" doc:"Longest time between two looks at a task."`
 	TaskPollFailures       int             `hcl:"task_poll_failures,optional" doc:"Failed looks in a row after which a task is lost."`
-	MCPJSON                string          `hcl:"mcp_json,optional" doc:"A watched mcp.json with further servers."`
+	MCPJSON                string          `hcl:"mcp_json,optional" bulkhead:"path=write" doc:"A watched mcp.json with further servers."`
 }
 
 // ModesByTier is wrapper_mode for single model tiers.
@@ -80,6 +80,11 @@ type Server struct {
 	HandbackTTL      sdk.Duration      `hcl:"handback_ttl,optional"`
 	UploadFieldName  string            `hcl:"upload_field_name,optional"`
 	EndpointPath     string            `hcl:"endpoint_path,optional"`
+
+	// What only an mcp.json says.
+	FromFile bool
+	Agents   bool   // an agent registered it and no operator has touched it
+	Problem  string // why it can't be connected
 }
 
 // Auth is how an HTTP server knows the bridge.

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 )
@@ -33,7 +34,13 @@ func TestFaultsStandAtTheirAttribute(t *testing.T) {
 		"name end":          {Server{Name: "a_", URL: "https://x"}, []string{"error server[0]: server name"}},
 		"literal":           {Server{Name: "a", Command: []string{"y", "${HOME}/z"}}, nil},
 		"tier":              {Server{Name: "a", URL: "https://x", Tier: "low"}, []string{"error server[0].tier"}},
-		"guard":             {Server{Name: "a", URL: "https://x", ArgGuards: []ArgGuard{{Handler: "path-prefix"}}}, []string{"warning server[0].arg_guard[0]"}},
+		"guard":             {Server{Name: "a", URL: "https://x", ArgGuards: []ArgGuard{{Handler: "path-prefix"}}}, []string{"error server[0].arg_guard[0]: options: args is empty"}},
+		"unknown guard":     {Server{Name: "a", URL: "https://x", ArgGuards: []ArgGuard{{Handler: "regexp"}}}, []string{`error server[0].arg_guard[0]: arg_guard "regexp" is not known; there are path-prefix and tool:NAME`}},
+		"guard mode":        {Server{Name: "a", URL: "https://x", ArgGuards: []ArgGuard{{Handler: "tool:judge", Mode: "maybe"}}}, []string{"error server[0].arg_guard[0].mode"}},
+		"attachments":       {Server{Name: "a", URL: "https://x", Isolation: "server", UploadFieldName: "f", EndpointPath: "/files", Attachments: &Attachments{Outbound: &Outbound{ParamPaths: []string{"a[*]", "b.c"}}}}, nil},
+		"param path":        {Server{Name: "a", URL: "https://x", Attachments: &Attachments{Outbound: &Outbound{ParamPaths: []string{"a[*]", "b[0]"}}}}, []string{"error server[0].attachments[0].outbound[0].param_paths[1]"}},
+		"endpoint":          {Server{Name: "a", URL: "https://x", EndpointPath: "/a/../b"}, []string{"error server[0].endpoint_path"}},
+		"threshold":         {Server{Name: "a", URL: "https://x", Attachments: &Attachments{Threshold: 1 << 40}}, []string{"error server[0].attachments[0].threshold"}},
 		"elicitation":       {Server{Name: "a", URL: "https://x", Elicitation: &Elicitation{Mode: "auto"}}, []string{"warning server[0].elicitation[0]"}},
 		"tasks":             {Server{Name: "a", URL: "https://x", Tasks: true}, []string{"warning server[0].tasks"}},
 		"header":            {Server{Name: "a", URL: "https://x", Headers: map[string]string{"X Y": "1"}}, []string{`error server[0].headers["X Y"]`}},
@@ -55,12 +62,20 @@ func TestFaultsStandAtTheirAttribute(t *testing.T) {
 }
 
 func TestAGuardedServerIsRefused(t *testing.T) {
-	s := Server{Name: "a", URL: "https://x", ArgGuards: []ArgGuard{{Handler: "path-prefix"}}}
-	if s.Refused() == "" {
-		t.Error("a guard that nothing enforces lets calls through")
-	}
-	if s.ArgGuards = nil; s.Refused() != "" {
-		t.Error("refused without a guard")
+	sound := json.RawMessage(`{"args":["p"],"allowed_prefixes":["/shared"]}`)
+	for _, c := range []struct {
+		guards  []ArgGuard
+		granted []string
+		want    string
+	}{
+		{[]ArgGuard{{Handler: "path-prefix"}}, nil, "args is empty"}, {[]ArgGuard{{Handler: "path-prefix", Options: sound}, {Handler: "nosuch"}}, nil, "not known"},
+		{[]ArgGuard{{Handler: "tool:judge"}}, []string{"shared"}, `"tool:judge"`}, {[]ArgGuard{{Handler: "tool:judge"}}, []string{"tool:*"}, ""},
+		{[]ArgGuard{{Handler: "path-prefix", Options: sound}}, nil, ""}, {nil, nil, ""},
+	} {
+		s := Server{Name: "a", URL: "https://x", ArgGuards: c.guards}
+		if got := s.Refused(c.granted); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v: %q", c.guards, got)
+		}
 	}
 }
 

@@ -49,9 +49,6 @@ func Validate(_ context.Context, s *Settings) sdk.Diagnostics {
 	if s.DefaultElicitation != nil {
 		d.Warnf(sdk.Block("default_elicitation", 0), "default_elicitation is not in force yet: servers are told that nobody answers")
 	}
-	if s.MCPJSON != "" {
-		d.Warnf(sdk.Attr("mcp_json"), "mcp_json is not read yet; write the servers as blocks, or use bulkhead import")
-	}
 	s.warnLater(&d)
 	seen := map[string]bool{}
 	for i := range s.DefaultServers {
@@ -193,31 +190,16 @@ var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
 // checkLater tells of what is declared but not in force.
 func (s *Server) checkLater(d *sdk.Diagnostics, at sdk.Path) {
-	for i, g := range s.ArgGuards {
-		at := at.Block("arg_guard", i)
-		oneOf(d, at.Attr("mode"), g.Mode, "enforce")
-		if len(g.Options) > 0 && !strings.HasPrefix(strings.TrimSpace(string(g.Options)), "{") {
-			d.Errorf(at.Attr("options"), "an object is wanted here")
-		}
-		d.Warnf(at, "arg_guard %q is not enforced yet, so server %q is not connected at all", g.Handler, s.Name)
-	}
+	s.checkGuards(d, at)
+	s.checkAttachments(d, at)
 	checkElicitation(d, at.Block("elicitation", 0), s.Elicitation)
 	if s.Elicitation != nil {
 		d.Warnf(at.Block("elicitation", 0), "elicitation is not in force yet: server %q is told that nobody answers", s.Name)
 	}
-	if a := s.Attachments; a != nil {
-		at := at.Block("attachments", 0)
-		if a.Outbound != nil || a.Inbound != nil || (a.Capture != nil && len(a.Capture.Rules) > 0) {
-			d.Warnf(at, "attachments: outbound, inbound and capture rules are not in force yet; images, audio and blobs of results are saved as files")
-		}
-	}
 	if s.Tasks {
 		d.Warnf(at.Attr("tasks"), "tasks are not in force yet: every call is answered when it is done")
 	}
-	if s.Isolation == "server" {
-		d.Warnf(at.Attr("isolation"), `isolation "server" is not in force yet: server %q shares the bridge's process`, s.Name)
-	}
-	for name, set := range map[string]bool{"task_timeout": s.TaskTimeout != 0, "handback_ttl": s.HandbackTTL != 0, "upload_field_name": s.UploadFieldName != "", "endpoint_path": s.EndpointPath != ""} {
+	for name, set := range map[string]bool{"task_timeout": s.TaskTimeout != 0, "handback_ttl": s.HandbackTTL != 0} {
 		if set {
 			d.Warnf(at.Attr(name), "%s is not in force yet", name)
 		}
@@ -240,14 +222,6 @@ func (s *Settings) warnLater(d *sdk.Diagnostics) {
 			d.Warnf(sdk.Attr(x.name), "%s is not in force yet: the bridge has neither questions nor tasks of servers", x.name)
 		}
 	}
-}
-
-// Refused says why a server must not be connected as configured; empty = it may.
-func (s *Server) Refused() string {
-	if len(s.ArgGuards) > 0 {
-		return fmt.Sprintf("its arg_guard %q is not enforced by this version, and calls that should be guarded are not let through unguarded", s.ArgGuards[0].Handler)
-	}
-	return ""
 }
 
 func checkElicitation(d *sdk.Diagnostics, at sdk.Path, e *Elicitation) {

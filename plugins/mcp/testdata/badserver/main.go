@@ -112,6 +112,9 @@ func (s *server) answer(m message) string {
 		raw, _ := json.Marshal(text) // a string
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, m.ID, code, raw)
 	}
+	if r := rowsList(m.Method, m.Params, result, fail); r != "" {
+		return r
+	}
 	switch m.Method {
 	case "server/discover":
 		if has("quiet-at-discover") {
@@ -127,6 +130,9 @@ func (s *server) answer(m message) string {
 		}
 		if has("never") {
 			return ""
+		}
+		if has("tools-only") {
+			return result(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bad","version":"1"}}`)
 		}
 		return result(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{}},"serverInfo":{"name":"bad","version":"1"},"instructions":"be careful"}`)
 	case "notifications/cancelled":
@@ -199,6 +205,12 @@ func (s *server) tools(params json.RawMessage) string {
 	if has("odd") {
 		list += strings.Replace(odd, "LONG", strings.Repeat("long", 33)+"abc", 1)
 	}
+	if has("files") {
+		list += filesTools
+	}
+	if has("rows") {
+		list += rowsTools
+	}
 	if has("schemas") {
 		list += `,{"name":"huge","description":"` + strings.Repeat("d", 1_100_000) + `","inputSchema":{"type":"object"}}`
 	}
@@ -243,6 +255,16 @@ func (s *server) call(m message, result func(string) string, fail func(int, stri
 	}
 	var a struct{ MS, N int }
 	_ = json.Unmarshal(p.Arguments, &a) // zero is fine
+	if has("rows") {
+		if r := rowsTool(p.Name, p.Arguments, result, fail); r != "" {
+			return r
+		}
+	}
+	if has("files") {
+		if r := fileTool(p.Name, p.Arguments); r != "" {
+			return result(r)
+		}
+	}
 	switch p.Name {
 	case "echo", "read-file", "read_file", "read.file", "grown", "second_page", "名前":
 		raw, _ := json.Marshal(p.Name + " " + string(p.Arguments)) // a string
@@ -317,6 +339,10 @@ func (s *server) http(addr string) {
 		if t := modes["token"]; t != "" && r.Header.Get("Authorization") != "Bearer "+t {
 			w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="https://auth.example/meta"`)
 			http.Error(w, "who are you", http.StatusUnauthorized)
+			return
+		}
+		if has("files") && strings.HasPrefix(r.URL.Path, "/files") {
+			store.serve(w, r)
 			return
 		}
 		if r.Method != http.MethodPost {
