@@ -168,7 +168,7 @@ func TestBrokenServersCostOnlyThemselves(t *testing.T) {
 	s := start(t, conf{"connect_timeout": "3s"},
 		bad(t, "good"), conf{"name": "nosuch", "command": []string{"no-such-program"}}, conf{"name": "refusing", "url": "http://127.0.0.1:1/mcp"},
 		bad(t, "hung", "never"), bad(t, "keyless", "stderr=BAD_KEY"), bad(t, "slow", "init=1500ms"),
-		conf{"name": "guarded", "url": "http://127.0.0.1:1/mcp", "arg_guard": []conf{{"handler": "path-prefix", "options": conf{"args": []string{"p"}}}}})
+		conf{"name": "guarded", "url": "http://127.0.0.1:1/mcp", "arg_guard": []conf{{"handler": "tool:judge"}}})
 	awaitTool(t, s, "good__echo")
 	awaitTool(t, s, "slow__echo")
 	s.Call("good__echo", "{}").WantText("echo {}")

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +46,9 @@ func (s *server) pin(ctx context.Context, call *sdk.Call) {
 	}
 	if !fresh {
 		return
+	}
+	if now, err := call.Host().Session().Listed(ctx); err == nil && !slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(now.Names, n) }) {
+		return // they are listed as it is
 	}
 	if err := call.Host().Session().Pin(ctx, set, names...); err != nil {
 		s.log.Debug("the server's tools are not pinned", "error", err)
