@@ -16,5 +16,5 @@ func TestBinaryConforms(t *testing.T) {
 	if err := build.Run(); err != nil {
 		t.Fatal(err)
 	}
-	sdktest.RunBinary(t, bin, `{"allow_hosts":["intranet.example"],"chunk_ttl":"30m","search":[{"provider":"brave","api_key":"k"}]}`)
+	sdktest.RunBinary(t, bin, `{"allow_hosts":["intranet.example"],"chunk_ttl":"30m","search":[{"provider":"brave","api_key":"k"},{"provider":"searxng","base_url":"http://127.0.0.1:8888"}]}`)
 }

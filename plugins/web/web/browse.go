@@ -17,12 +17,14 @@ import (
 
 // browser is web_browse with the settings in force.
 type browser struct {
-	conf  *sdk.Config[settings]
-	fetch atomic.Pointer[fetcher]
+	conf   *sdk.Config[settings]
+	fetch  atomic.Pointer[fetcher]
+	search *searcher
 }
 
 func newBrowser() *browser {
 	b := &browser{conf: sdk.NewConfig(defaults())}
+	b.search = &searcher{conf: b.conf}
 	b.conf.Validate = validate
 	b.conf.Configure = func(_ context.Context, s *settings) error { return b.apply(s) }
 	b.conf.Reconfigure = func(_ context.Context, _, s *settings) (bool, error) { return true, b.apply(s) }
@@ -32,6 +34,9 @@ func newBrowser() *browser {
 func (b *browser) apply(s *settings) error {
 	f, err := newFetcher(s)
 	if err != nil {
+		return err
+	}
+	if err := b.search.apply(s); err != nil {
 		return err
 	}
 	if old := b.fetch.Swap(f); old != nil {

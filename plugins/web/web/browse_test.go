@@ -302,13 +302,16 @@ func TestConfig(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	for raw, want := range map[string]string{
-		`{"allow_hosts":["ok","http://no"]}`:          "allow_hosts[1]: ",
-		`{"max_search_results":21}`:                   "max_search_results: ",
-		`{"chunk_ttl":"0s"}`:                          "chunk_ttl: ",
-		`{"max_page_size":"1GiB"}`:                    "max_page_size: ",
-		`{"proxy":"ftp://x"}`:                         "proxy: ",
-		`{"search":[{"provider":"brave"}]}`:           "search[0]: ",
-		`{"search":[{"provider":"x","api_key":"k"}]}`: "warning: search[0]: ",
+		`{"allow_hosts":["ok","http://no"]}`:                      "allow_hosts[1]: ",
+		`{"max_search_results":21}`:                               "max_search_results: ",
+		`{"chunk_ttl":"0s"}`:                                      "chunk_ttl: ",
+		`{"max_page_size":"1GiB"}`:                                "max_page_size: ",
+		`{"proxy":"ftp://x"}`:                                     "proxy: ",
+		`{"search":[{"provider":"brave"}]}`:                       "search[0].api_key: ",
+		`{"search":[{"provider":"searxng"}]}`:                     "search[0].base_url: ",
+		`{"search":[{"provider":"x","api_key":"k"}]}`:             "search[0]: ",
+		`{"safe_search":"maybe"}`:                                 "safe_search: ",
+		`{"search":[{"provider":"duckduckgo","max_retries":99}]}`: "search[0].max_retries: ",
 	} {
 		if got := s.Validate(raw); len(got) != 1 || !strings.HasPrefix(got[0], want) {
 			t.Errorf("%s: %q", raw, got)

@@ -42,6 +42,18 @@ func newFetcher(s *settings) (*fetcher, error) {
 		return nil, err
 	}
 	f := &fetcher{guard: g, timeout: s.FetchTimeout.Std(), max: s.MaxPageSize.Bytes(), userAgent: s.UserAgent}
+	f.client = &http.Client{Transport: newTransport(g, s), CheckRedirect: func(req *http.Request, via []*http.Request) error {
+		if len(via) > maxRedirects {
+			return sdk.Errorf(sdk.ExecutionFailed, "the page redirects more than %d times", maxRedirects)
+		}
+		return checkURL(req.URL)
+	}}
+	return f, nil
+}
+
+// newTransport dials what the guard admits, through the operator's proxy if there
+// is one.
+func newTransport(g *guard, s *settings) *http.Transport {
 	transport := &http.Transport{
 		DialContext:            g.dial,
 		ForceAttemptHTTP2:      true,
@@ -66,13 +78,7 @@ func newFetcher(s *settings) (*fetcher, error) {
 			}
 		}
 	}
-	f.client = &http.Client{Transport: transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
-		if len(via) > maxRedirects {
-			return sdk.Errorf(sdk.ExecutionFailed, "the page redirects more than %d times", maxRedirects)
-		}
-		return checkURL(req.URL)
-	}}
-	return f, nil
+	return transport
 }
 
 func proxyFor(setting string) func(*url.URL) (*url.URL, error) {

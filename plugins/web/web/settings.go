@@ -2,9 +2,12 @@ package web
 
 import (
 	"context"
+	"errors"
 	"net/url"
+	"slices"
 	"time"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/web/search"
 	"github.com/bulkhead-dev/bulkhead/sdk"
 )
 
@@ -20,17 +23,31 @@ type settings struct {
 	MaxPageSize       sdk.Size     `hcl:"max_page_size,optional" doc:"Bytes read of one page; what is beyond is left out, and the result says so."`
 	UserAgent         string       `hcl:"user_agent,optional" doc:"What the plugin calls itself."`
 	Proxy             string       `hcl:"proxy,optional" bulkhead:"sensitive" doc:"Address of an HTTP proxy, or none. Without it HTTPS_PROXY, HTTP_PROXY and NO_PROXY of the plugin's env are used; the host gives it only what its block names."`
-	Search            []search     `hcl:"search,block" doc:"A search provider, by name."`
+	SafeSearch        string       `hcl:"safe_search,optional" doc:"off, moderate or strict, when the call doesn't say."`
+	Search            []engine     `hcl:"search,block" doc:"A search provider, by name; the first that answers is used."`
 }
 
-type search struct {
-	Provider string `hcl:"provider,label"`
-	APIKey   string `hcl:"api_key" bulkhead:"sensitive" doc:"Key of the provider."`
+// engine is one search provider.
+type engine struct {
+	Provider    string       `hcl:"provider,label"`
+	APIKey      string       `hcl:"api_key,optional" bulkhead:"sensitive" doc:"Key of the provider."`
+	Engine      string       `hcl:"engine,optional" doc:"Id of the programmable search engine; google only."`
+	BaseURL     string       `hcl:"base_url,optional" doc:"Address of the provider; of an own instance, or of something compatible."`
+	MinInterval sdk.Duration `hcl:"min_interval,optional" doc:"Time between the starts of two requests."`
+	MaxRetries  int          `hcl:"max_retries,optional" doc:"Repetitions after the provider asked to wait."`
+}
+
+// Defaults are those of a provider's block.
+func (e *engine) Defaults() { e.MinInterval, e.MaxRetries = sdk.Duration(1100*time.Millisecond), 3 }
+
+func (e *engine) config() search.Config {
+	return search.Config{Provider: e.Provider, Key: e.APIKey, Engine: e.Engine, BaseURL: e.BaseURL, Interval: e.MinInterval.Std(), Retries: e.MaxRetries}
 }
 
 func defaults() settings {
 	return settings{
 		MaxSearchResults:  5,
+		SafeSearch:        "moderate",
 		ChunkingThreshold: 8000,
 		ChunkMaxLength:    4000,
 		ChunkTTL:          sdk.Duration(30 * time.Minute),
@@ -69,9 +86,22 @@ func validate(_ context.Context, s *settings) sdk.Diagnostics {
 			d.Errorf(sdk.Attr("proxy"), `"http://host:port", "https://host:port" or "none" is wanted here`)
 		}
 	}
-	for i, s := range s.Search {
-		if s.Provider != "brave" {
-			d.Warnf(sdk.Block("search", i), "search provider %q is not known; brave is", s.Provider)
+	if !slices.Contains(search.Safes, s.SafeSearch) {
+		d.Errorf(sdk.Attr("safe_search"), "off, moderate or strict is wanted here, not %q", s.SafeSearch)
+	}
+	for i, e := range s.Search {
+		at := sdk.Block("search", i)
+		var fault *search.Fault
+		if _, err := e.config().Base(); errors.As(err, &fault) && fault.Key != "" {
+			d.Errorf(at.Attr(fault.Key), "%s", fault.Message)
+		} else if err != nil {
+			d.Errorf(at, "%v", err)
+		}
+		if e.MinInterval < 0 || e.MinInterval > sdk.Duration(time.Minute) {
+			d.Errorf(at.Attr("min_interval"), "a time from 0s to 1m is wanted here, not %s", e.MinInterval)
+		}
+		if e.MaxRetries < 0 || e.MaxRetries > 10 {
+			d.Errorf(at.Attr("max_retries"), "a number from 0 to 10 is wanted here, not %d", e.MaxRetries)
 		}
 	}
 	return d
