@@ -128,7 +128,9 @@ func TestNoProvider(t *testing.T) {
 
 // The next provider is asked when one fails, and all failures are told.
 func TestPreference(t *testing.T) {
-	down := serve(t, func(_ int, w http.ResponseWriter) { http.Error(w, `{"error":"<b>out of credits</b>"}`, http.StatusPaymentRequired) })
+	down := serve(t, func(_ int, w http.ResponseWriter) {
+		http.Error(w, `{"error":"<b>out of credits</b>"}`, http.StatusPaymentRequired)
+	})
 	refuses := serve(t, func(_ int, w http.ResponseWriter) { w.WriteHeader(http.StatusUnauthorized) })
 	garbage := serve(t, always("<html>"))
 	good := serve(t, always(`{"results":[{"title":"T","url":"http://u.example/"}]}`))

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/web/sites"
 	"github.com/bulkhead-dev/bulkhead/sdk"
 )
 
@@ -69,8 +70,19 @@ func (b *browser) browse(ctx context.Context, _ *sdk.Call, in browseArgs) (sdk.R
 	if err != nil {
 		return sdk.Result{}, err
 	}
-	s := b.conf.Get()
-	p, err := b.fetch.Load().get(ctx, u)
+	s, fetch := b.conf.Get(), b.fetch.Load()
+	var notes []string
+	if read := sites.Find(s.sites(), u); read != nil && !in.Render {
+		page, err := read(ctx, fetch.api)
+		if err == nil {
+			return result(u, s, u, "site API", remarks(page.Note), fromSite(page, u)), nil
+		}
+		if ctx.Err() != nil {
+			return sdk.Result{}, ctx.Err()
+		}
+		notes = remarks(fmt.Sprintf("the site's interface failed (%s); this is the ordinary page", strings.TrimPrefix(err.Error(), fetchFailed)))
+	}
+	p, err := fetch.get(ctx, u)
 	if err != nil {
 		return sdk.Result{}, err
 	}
@@ -81,7 +93,6 @@ func (b *browser) browse(ctx context.Context, _ *sdk.Call, in browseArgs) (sdk.R
 	if p.status >= http.StatusBadRequest {
 		return sdk.Result{}, statusError(p, doc)
 	}
-	var notes []string
 	if doc.status != "" {
 		notes = append(notes, shellNote(doc.status))
 	}
@@ -91,13 +102,34 @@ func (b *browser) browse(ctx context.Context, _ *sdk.Call, in browseArgs) (sdk.R
 	if p.cut {
 		notes = append(notes, fmt.Sprintf("[web_browse status: cut] The page is larger than %s (max_page_size); what follows is its beginning only.", s.MaxPageSize))
 	}
-	return sdk.TextResult(compose(p.url, notes, doc)).WithChunk(sdk.ChunkHint{
-		KeyBase:   keyBase(u),
+	return result(u, s, p.url, "http", notes, doc), nil
+}
+
+// result is the text of a page at an address, got somehow, and how to store it.
+func result(asked *url.URL, s *settings, at *url.URL, via string, notes []string, doc document) sdk.Result {
+	return sdk.TextResult(compose(at, via, notes, doc)).WithChunk(sdk.ChunkHint{
+		KeyBase:   keyBase(asked),
 		Threshold: s.ChunkingThreshold,
 		ChunkMax:  s.ChunkMaxLength,
 		TTL:       s.ChunkTTL.Std(),
 		Category:  "web",
-	}), nil
+	})
+}
+
+// fromSite makes a document of what a site's interface told.
+func fromSite(p sites.Page, at *url.URL) document {
+	doc := document{title: oneLine(p.Title), markdown: strings.TrimSpace(p.Markdown)}
+	if p.HTML != "" {
+		doc.markdown = fragment(p.HTML, at)
+	}
+	return doc
+}
+
+func remarks(note string) []string {
+	if note == "" {
+		return nil
+	}
+	return []string{"[web_browse note] " + note}
 }
 
 // read turns a body into text by its kind.
@@ -143,9 +175,9 @@ func shellNote(status string) string {
 
 // compose writes a result: where it came from, what to know about it, the title,
 // the text.
-func compose(at *url.URL, notes []string, doc document) string {
+func compose(at *url.URL, via string, notes []string, doc document) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "Source: %s (via http)\n", at.Redacted())
+	fmt.Fprintf(&out, "Source: %s (via %s)\n", at.Redacted(), via)
 	for _, n := range notes {
 		out.WriteString(n + "\n")
 	}

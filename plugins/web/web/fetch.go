@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -157,13 +158,38 @@ func (f *fetcher) get(ctx context.Context, u *url.URL) (*fetched, error) {
 	return p, nil
 }
 
+// api gets the answer of a site's interface, which is useless when cut.
+func (f *fetcher) api(ctx context.Context, address string, header http.Header) ([]byte, int, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	maps.Copy(req.Header, header)
+	req.Header.Set("User-Agent", f.userAgent)
+	resp, err := f.client.Do(req)
+	if err != nil {
+		return nil, 0, f.explain(ctx, req.URL, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, f.max+1))
+	if err == nil && int64(len(body)) > f.max {
+		err = fmt.Errorf("the answer of %s is larger than %d bytes (max_page_size)", req.URL.Host, f.max)
+	}
+	return body, resp.StatusCode, err
+}
+
+// fetchFailed begins the errors of a fetch.
+const fetchFailed = "Failed to fetch page: "
+
 // explain words a failed fetch for a model, with a code that fits.
 func (f *fetcher) explain(ctx context.Context, u *url.URL, err error) error {
 	var ref *refused
 	var own *sdk.Error
 	var dns *net.DNSError
 	var netErr net.Error
-	const prefix = "Failed to fetch page: "
+	const prefix = fetchFailed
 	switch {
 	case errors.As(err, &ref):
 		return sdk.Errorf(sdk.Denied, prefix+"%w", ref)

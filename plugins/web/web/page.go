@@ -77,6 +77,15 @@ func convertHTML(source string, at *url.URL) document {
 	return doc
 }
 
+// fragment converts HTML that is all content.
+func fragment(source string, at *url.URL) string {
+	root, err := html.Parse(strings.NewReader(source))
+	if err != nil {
+		return bareText(source)
+	}
+	return toMarkdown(root, at)
+}
+
 // shellStatus judges a page with hardly any text of its own.
 func shellStatus(own, all, scripts int, walled bool) string {
 	switch {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/bulkhead/plugins/web/search"
+	"github.com/bulkhead-dev/bulkhead/plugins/web/sites"
 	"github.com/bulkhead-dev/bulkhead/sdk"
 )
 
@@ -24,7 +26,31 @@ type settings struct {
 	UserAgent         string       `hcl:"user_agent,optional" doc:"What the plugin calls itself."`
 	Proxy             string       `hcl:"proxy,optional" bulkhead:"sensitive" doc:"Address of an HTTP proxy, or none. Without it HTTPS_PROXY, HTTP_PROXY and NO_PROXY of the plugin's env are used; the host gives it only what its block names."`
 	SafeSearch        string       `hcl:"safe_search,optional" doc:"off, moderate or strict, when the call doesn't say."`
+	GitHub            *github      `hcl:"github,block" doc:"How GitHub's pages are read."`
+	StackExchange     *stackex     `hcl:"stackexchange,block" doc:"How the pages of Stack Overflow and its network are read."`
 	Search            []engine     `hcl:"search,block" doc:"A search provider, by name; the first that answers is used."`
+}
+
+type github struct {
+	Token string `hcl:"token,optional" bulkhead:"sensitive" doc:"Token of an account; without it public repositories, sixty requests an hour."`
+	API   string `hcl:"api,optional" doc:"Address of the interface."`
+}
+
+type stackex struct {
+	Key string `hcl:"key,optional" bulkhead:"sensitive" doc:"Key of an application; without it three hundred requests a day."`
+	API string `hcl:"api,optional" doc:"Address of the interface."`
+}
+
+// sites are the interfaces in use.
+func (s *settings) sites() []sites.Site {
+	g, x := sites.GitHub{API: "https://api.github.com"}, sites.StackExchange{API: "https://api.stackexchange.com"}
+	if c := s.GitHub; c != nil {
+		g.Token, g.API = c.Token, cmp.Or(c.API, g.API)
+	}
+	if c := s.StackExchange; c != nil {
+		x.Key, x.API = c.Key, cmp.Or(c.API, x.API)
+	}
+	return []sites.Site{g, x}
 }
 
 // engine is one search provider.
@@ -88,6 +114,18 @@ func validate(_ context.Context, s *settings) sdk.Diagnostics {
 	}
 	if !slices.Contains(search.Safes, s.SafeSearch) {
 		d.Errorf(sdk.Attr("safe_search"), "off, moderate or strict is wanted here, not %q", s.SafeSearch)
+	}
+	apis := map[string]string{}
+	if s.GitHub != nil {
+		apis["github"] = s.GitHub.API
+	}
+	if s.StackExchange != nil {
+		apis["stackexchange"] = s.StackExchange.API
+	}
+	for block, address := range apis {
+		if u, err := url.Parse(address); address != "" && (err != nil || checkURL(u) != nil || u.RawQuery != "" || u.Fragment != "") {
+			d.Errorf(sdk.Block(block, 0).Attr("api"), "an http or https address without credentials and query is wanted here, not %q", address)
+		}
 	}
 	for i, e := range s.Search {
 		at := sdk.Block("search", i)
