@@ -117,10 +117,25 @@ type PluginStatus struct {
 	Sandbox       *Sandbox   `json:"sandbox"`
 	LastError     string     `json:"last_error"`
 	LastRef       string     `json:"last_ref,omitempty"`
+	LastErrorAt   *time.Time `json:"last_error_at,omitempty"`
+	Kept          *Kept      `json:"kept,omitempty"` // nil: the newest binary and config run
 	Tail          []string   `json:"tail,omitempty"`
 	MissingGrants []string   `json:"missing_grants,omitempty"`
 	NextAttempt   *time.Time `json:"next_attempt,omitempty"`
 	Refused       []string   `json:"refused,omitempty"`
+}
+
+// Kept says why an older generation of a plugin, or its older config, goes on.
+type Kept struct {
+	Reason string    `json:"reason"`
+	Ref    string    `json:"ref"`
+	Since  time.Time `json:"since"`
+}
+
+// Reloaded is the answer of POST /v1/reload.
+type Reloaded struct {
+	Status
+	Notes []string `json:"notes"` // what of the config waits for the next start
 }
 
 // Sandbox is what holds a plugin.

@@ -28,7 +28,7 @@ const (
 )
 
 // pluginName keeps names fit for a file, a config block and the tools' prefix.
-var pluginName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,39}$`)
+var pluginName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
 
 // pluginNew writes a plugin's module, ready to be built and tested.
 func (a *app) pluginNew() *cobra.Command {
@@ -38,7 +38,7 @@ func (a *app) pluginNew() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := args[0]
 			if !pluginName.MatchString(name) {
-				return exit{exitUsage, fmt.Errorf("%.60q is no name for a plugin: a lower-case letter, then up to 39 of a-z, 0-9, _ and -", name)}
+				return exit{exitUsage, fmt.Errorf("%.60q is no name for a plugin: a lower-case letter, then up to 39 of a-z, 0-9 and -", name)}
 			}
 			dir := "bulkhead-plugin-" + name
 			if len(args) == 2 {
@@ -59,6 +59,9 @@ func (a *app) pluginNew() *cobra.Command {
 				return a.print(map[string]any{"name": name, "dir": dir, "files": names})
 			}
 			fmt.Fprintf(a.people, "wrote plugin %s to %s\n\n  cd %s\n  make && make test\n  bulkhead plugin test bulkhead-plugin-%s\n", name, dir, dir, name)
+			if sdk == "" {
+				fmt.Fprintf(a.people, "\nThis needs a published version of %s, and there is none yet:\nwith its source at hand, begin again with --sdk FOLDER.\n", sdkModule)
+			}
 			return nil
 		},
 	}

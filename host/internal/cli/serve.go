@@ -71,7 +71,7 @@ func (a *app) reloads(ctx context.Context, h *host.Host, log hclog.Logger) {
 		case <-ctx.Done():
 			return
 		case <-hup:
-			if err := h.Reload(ctx); err != nil {
+			if _, err := h.Reload(ctx); err != nil {
 				log.Error("the config was not reloaded; the running one stays", "error", err)
 			}
 		}
@@ -87,7 +87,7 @@ func (a *app) reload() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var s api.Status
+			var s api.Reloaded
 			if err := c.do(cmd.Context(), "POST", "/v1/reload", nil, nil, &s); err != nil {
 				return err
 			}
@@ -95,6 +95,9 @@ func (a *app) reload() *cobra.Command {
 				return a.print(s)
 			}
 			fmt.Fprintln(a.people, "reloaded")
+			for _, n := range s.Notes {
+				fmt.Fprintln(a.people, "  "+n)
+			}
 			return nil
 		},
 	}

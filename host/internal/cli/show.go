@@ -99,7 +99,11 @@ func (a *app) details(p api.PluginStatus) {
 		say("health: %s", p.Detail)
 	}
 	if p.LastError != "" {
-		say("last error: %s (%s)", p.LastError, or(p.LastRef, "no code"))
+		when := ""
+		if p.LastErrorAt != nil {
+			when = " at " + p.LastErrorAt.Local().Format(time.DateTime)
+		}
+		say("last error%s: %s (%s)", when, p.LastError, or(p.LastRef, "no code"))
 		for _, line := range p.Tail {
 			if !strings.Contains(p.LastError, line) {
 				say("  | %s", line)

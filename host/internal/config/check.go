@@ -45,6 +45,7 @@ const (
 	defaultAgent  = "default"
 	operatorAgent = "operator"
 	maxCallTime   = 900 * time.Second
+	minToken      = 16 // bytes
 )
 
 func (e *evaluator) word(s Source, attribute, got string, allowed []string) {
@@ -223,6 +224,8 @@ func (e *evaluator) checkAgent(a *Agent, profiles []string, tokens map[Secret]*A
 		switch {
 		case a.Token == "":
 			e.add(fault.ConfigValue, a.At("token"), fmt.Sprintf("token of agent %q is empty", a.Name), "leave the line out, or give it a value")
+		case len(a.Token) < minToken:
+			e.add(fault.ConfigValue, a.At("token"), fmt.Sprintf("token of agent %q is too short", a.Name), fmt.Sprintf("at least %d characters that nobody can guess, such as those of `openssl rand -hex 32`", minToken))
 		case other != nil:
 			e.add(fault.ConfigValue, a.At("token"), fmt.Sprintf("agents %q and %q have the same token", other.Name, a.Name), "a token must tell who calls")
 		default:

@@ -91,7 +91,8 @@ func TestEveryFaultHasItsPlace(t *testing.T) {
 		"default with token":    {"agent \"default\" {\n  token = \"xyz-xyz\"\n}", `config.hcl:2,11: agent "default" takes no token; it is whoever comes without one; give the token to another agent (BH3003)`},
 		"default approves":      {"agent \"default\" {\n  approver = true\n}", `config.hcl:2,14: agent "default" can't approve; whoever comes without a token could approve its own calls (BH3003)`},
 		"operator":              {"agent \"operator\" {}", `config.hcl:1,1: agent "operator" is built in; it is the host's own command line; choose another name (BH3003)`},
-		"same token":            {"agent \"a\" {\n  token = \"xyz-xyz\"\n}\nagent \"b\" {\n  token = \"xyz-xyz\"\n}", `config.hcl:5,11: agents "a" and "b" have the same token; a token must tell who calls (BH3003)`},
+		"same token":            {"agent \"a\" {\n  token = \"xyz-xyz-xyz-xyz-xyz\"\n}\nagent \"b\" {\n  token = \"xyz-xyz-xyz-xyz-xyz\"\n}", `config.hcl:5,11: agents "a" and "b" have the same token; a token must tell who calls (BH3003)`},
+		"short token":           {"agent \"a\" {\n  token = \"fifteen-letters\"\n}", `config.hcl:2,11: token of agent "a" is too short; at least 16 characters that nobody can guess, such as those of ` + "`openssl rand -hex 32` (BH3003)"},
 		"empty token":           {"agent \"a\" {\n  token = \"\"\n}", `config.hcl:2,11: token of agent "a" is empty; leave the line out, or give it a value (BH3003)`},
 		"unknown profile":       {"profile \"reviewer\" {}\nagent \"a\" {\n  profile = \"reviwer\"\n}", `config.hcl:3,13: profile can't be "reviwer"; did you mean "reviewer"? (one of main, subagent, scheduled, a2a_synthesis, reviewer) (BH3003)`},
 		"bad model tier":        {"agent \"a\" {\n  model_tier = \"standard\"\n}", `config.hcl:2,16: model_tier can't be "standard"; one of low, balanced, high (BH3003)`},
@@ -146,7 +147,7 @@ policy {
 }
 
 func TestOpenAddressWithTokens(t *testing.T) {
-	c, diags := Load(project(t, "frontend \"http\" {\n  address = \"0.0.0.0:7411\"\n}\nagent \"a\" {\n  token = secret(\"a\")\n}\n", map[string]string{"a": "token-token"}))
+	c, diags := Load(project(t, "frontend \"http\" {\n  address = \"0.0.0.0:7411\"\n}\nagent \"a\" {\n  token = secret(\"a\")\n}\n", map[string]string{"a": "token-token-token"}))
 	if len(diags) > 0 {
 		t.Fatal(printed(t, c, diags))
 	}

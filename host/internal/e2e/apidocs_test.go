@@ -45,11 +45,11 @@ func TestHTTPAPIPage(t *testing.T) {
 		strings.Replace(config, "127.0.0.1:7411", "127.0.0.1:0", 1)+fileInstance("ff", "")+webBlock)
 	w.mkdir("data/secrets")
 	for _, n := range []string{"me", "researcher"} {
-		w.secret(n, "token-of-"+n)
+		w.secret(n, "secret-token-of-"+n)
 	}
 	w.serve()
 	url := w.url()
-	researcher := asker{t: t, url: url, token: "token-of-researcher"}
+	researcher := asker{t: t, url: url, token: "secret-token-of-researcher"}
 	made := into[api.CallResult](researcher.call("ff_write", `{"path":"/shared/plugins/ff/a.txt","text":"a file"}`), 200)
 	if len(made.Files) != 1 {
 		t.Fatalf("no file: %+v", made)
@@ -64,7 +64,7 @@ func TestHTTPAPIPage(t *testing.T) {
 			line = strings.Replace(line, "curl ", "curl --max-time 2 ", 1) // a stream has no end of its own
 		}
 		cmd := exec.Command("bash", "-c", line)
-		cmd.Env = append(os.Environ(), "URL="+url, "ME=token-of-me", "RESEARCHER=token-of-researcher", "Q="+q, "FILE="+made.Files[0].ID)
+		cmd.Env = append(os.Environ(), "URL="+url, "ME=secret-token-of-me", "RESEARCHER=secret-token-of-researcher", "Q="+q, "FILE="+made.Files[0].ID)
 		out, err := cmd.CombinedOutput()
 		if err != nil && !strings.Contains(line, "--max-time") {
 			t.Errorf("%s: %v\n%s", line, err, clip(string(out)))
@@ -105,7 +105,7 @@ func sampled(commands map[string]bool, method, pattern string) bool {
 		}
 		path, _, _ := strings.Cut(rest, `"`)
 		path, _, _ = strings.Cut(path, "?")
-		posts := strings.Contains(line, " -d ") || strings.Contains(line, "-X POST")
+		posts := strings.Contains(line, " --json ") || strings.Contains(line, "-X POST")
 		if posts != (method == "POST") {
 			continue
 		}

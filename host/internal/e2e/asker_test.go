@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-dev/bulkhead/host/internal/testbin"
 )
 
-// agents of the tests of the HTTP API; the token of each is token-of-NAME.
+// agents of the tests of the HTTP API; the token of each is secret-token-of-NAME.
 const agentBlocks = `agent "boss" {
   token    = secret("boss")
   approver = true
@@ -43,7 +43,7 @@ func newAPIWorld(t *testing.T, hcl string, plugins ...string) *world {
 	w := newWorld(t, hcl+agentBlocks, plugins...)
 	w.mkdir("data/secrets")
 	for _, n := range []string{"boss", "ann", "bob"} {
-		w.secret(n, "token-of-"+n)
+		w.secret(n, "secret-token-of-"+n)
 	}
 	return w
 }
@@ -68,7 +68,7 @@ type asker struct {
 func (w *world) as(agent string) asker {
 	a := asker{t: w.t, url: w.url()}
 	if agent != "" {
-		a.token = "token-of-" + agent
+		a.token = "secret-token-of-" + agent
 	}
 	return a
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/testbin"
@@ -84,120 +86,165 @@ func text(t *testing.T, r *mcp.CallToolResult) string {
 	return strings.Join(parts, "\n")
 }
 
+// transports are the ways in which the official Go SDK's client connects. On stdio
+// it brings a host of its own along unless one runs.
+var transports = []struct {
+	name, oldest string
+	connect      func(*testing.T, *world, string, *mcp.ClientOptions) *mcp.ClientSession
+}{
+	{"stdio", "2024-11-05", connect},
+	{"http", "2025-03-26", func(t *testing.T, w *world, version string, opts *mcp.ClientOptions) *mcp.ClientSession {
+		if w.host == nil {
+			w.serve()
+		}
+		return connectHTTP(t, w.url()+"/mcp", version, opts)
+	}},
+}
+
 func TestGoSDKClient(t *testing.T) {
-	for _, version := range []string{"2024-11-05", "2025-11-25", "2026-07-28"} {
-		t.Run(version, func(t *testing.T) {
-			w := newWorld(t, webBlock+instance("fx", ""), "web", "fixture")
-			url := site(t)
-			var mu sync.Mutex
-			var steps []float64
-			s := connect(t, w, version, &mcp.ClientOptions{
-				ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+	for _, way := range transports {
+		for _, version := range []string{way.oldest, "2025-11-25", "2026-07-28"} {
+			t.Run(way.name+" "+version, func(t *testing.T) {
+				w := newWorld(t, webBlock+instance("fx", ""), "web", "fixture")
+				var mu sync.Mutex
+				var steps []float64
+				s := way.connect(t, w, version, &mcp.ClientOptions{
+					ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+						mu.Lock()
+						defer mu.Unlock()
+						steps = append(steps, r.Params.Progress)
+					}})
+				if got := s.InitializeResult().ProtocolVersion; got != version {
+					t.Errorf("negotiated %s", got)
+				}
+				goSDKClient(t, w, s, func() (seen int) {
 					mu.Lock()
 					defer mu.Unlock()
-					steps = append(steps, r.Params.Progress)
-				}})
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-			if got := s.InitializeResult().ProtocolVersion; got != version {
-				t.Errorf("negotiated %s", got)
-			}
-			list, err := s.ListTools(ctx, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var names []string
-			for _, tool := range list.Tools {
-				names = append(names, tool.Name)
-			}
-			if !slices.Contains(names, "web_browse") || !slices.Contains(names, "call_tool") || slices.Contains(names, "fx_hidden") || !slices.IsSorted(names) {
-				t.Errorf("listed: %v", names)
-			}
-			r, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "web_browse", Arguments: map[string]any{"url": url}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			browsed(t, url, text(t, r))
-
-			// The bytes of arguments and results are those that were sent.
-			sent := `{"id":9223372036854775807,"z":{"b":1,"a":2.50},"unknown":null}`
-			r, err = s.CallTool(ctx, &mcp.CallToolParams{Name: "fx_echo", Arguments: json.RawMessage(sent)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := text(t, r); got != sent {
-				t.Errorf("echoed %s, sent %s", got, sent)
-			}
-			p := &mcp.CallToolParams{Name: "fx_slow", Arguments: map[string]any{"ms": 50, "steps": 5}}
-			p.SetProgressToken("tok")
-			if _, err = s.CallTool(ctx, p); err != nil {
-				t.Fatal(err)
-			}
-			testbin.Await(t, 5*time.Second, "all progress", func() bool {
-				mu.Lock()
-				defer mu.Unlock()
-				return len(steps) == 5
+					seen, steps = len(steps), nil
+					return seen
+				})
 			})
-			r, err = s.CallTool(ctx, &mcp.CallToolParams{Name: "call_tool", Arguments: map[string]any{"name": "fx_echo", "arguments": map[string]any{"x": 1}}})
-			if err != nil || text(t, r) != `{"x":1}` {
-				t.Errorf("call_tool: %v %v", err, r)
-			}
-			r, err = s.CallTool(ctx, &mcp.CallToolParams{Name: "web_browse", Arguments: map[string]any{"uri": 5}})
-			if err != nil || !r.IsError || !strings.Contains(text(t, r), "url") {
-				t.Errorf("wrong arguments: %v %+v", err, r)
-			}
-			if _, err = s.CallTool(ctx, &mcp.CallToolParams{Name: "nothing"}); err == nil || !strings.Contains(err.Error(), "nothing") {
-				t.Errorf("unknown tool: %v", err)
-			}
-			prompts, err := s.ListPrompts(ctx, nil)
-			if err != nil || len(prompts.Prompts) < 2 {
-				t.Errorf("prompts: %v %v", prompts, err)
-			}
-			res, err := s.ReadResource(ctx, &mcp.ReadResourceParams{URI: "guide://web"})
-			if err != nil || len(res.Contents) != 1 || res.Contents[0].Text == "" {
-				t.Errorf("guide://web: %v %v", res, err)
-			}
+		}
+	}
+}
+
+// goSDKClient tries what every client can do; steps says how much progress was told
+// since it was asked last.
+func goSDKClient(t *testing.T, w *world, s *mcp.ClientSession, steps func() int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	call := func(name string, arguments any) *mcp.CallToolResult {
+		t.Helper()
+		r, err := s.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: arguments})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	list, err := s.ListTools(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, tool := range list.Tools {
+		names = append(names, tool.Name)
+	}
+	if !slices.Contains(names, "web_browse") || !slices.Contains(names, "call_tool") || slices.Contains(names, "_") || slices.Contains(names, "fx_hidden") || !slices.IsSorted(names) {
+		t.Errorf("listed: %v", names)
+	}
+	url := site(t)
+	browsed(t, url, text(t, call("web_browse", map[string]any{"url": url})))
+	// The bytes of arguments and results are those that were sent.
+	sent := `{"id":9223372036854775807,"z":{"b":1,"a":2.50},"unknown":null}`
+	if got := text(t, call("fx_echo", json.RawMessage(sent))); got != sent {
+		t.Errorf("echoed %s, sent %s", got, sent)
+	}
+	for range 20 { // progress is never lost before the result
+		p := &mcp.CallToolParams{Name: "fx_slow", Arguments: map[string]any{"ms": 5, "steps": 5}}
+		p.SetProgressToken("tok")
+		if _, err = s.CallTool(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+		seen := 0
+		testbin.Await(t, 5*time.Second, "all progress", func() bool {
+			seen += steps()
+			return seen == 5
 		})
 	}
+	if got := text(t, call("call_tool", map[string]any{"name": "fx_echo", "arguments": map[string]any{"x": 1}})); got != `{"x":1}` {
+		t.Errorf("call_tool: %s", got)
+	}
+	if r := call("web_browse", map[string]any{"uri": 5}); !r.IsError || !strings.Contains(text(t, r), "url") {
+		t.Errorf("wrong arguments: %+v", r)
+	}
+	if _, err = s.CallTool(ctx, &mcp.CallToolParams{Name: "nothing"}); err == nil || !strings.Contains(err.Error(), "nothing") {
+		t.Errorf("unknown tool: %v", err)
+	}
+	prompts, err := s.ListPrompts(ctx, nil)
+	if err != nil || len(prompts.Prompts) < 2 {
+		t.Errorf("prompts: %v %v", prompts, err)
+	}
+	res, err := s.ReadResource(ctx, &mcp.ReadResourceParams{URI: "guide://web"})
+	if err != nil || len(res.Contents) != 1 || res.Contents[0].Text == "" {
+		t.Errorf("guide://web: %v %v", res, err)
+	}
+	var missing *jsonrpc.Error
+	if _, err = s.ReadResource(ctx, &mcp.ReadResourceParams{URI: "guide://nothing"}); !errors.As(err, &missing) || !strings.Contains(string(missing.Data), `"uri":"guide://nothing"`) {
+		t.Errorf("a resource that is not there: %v %+v", err, missing)
+	}
+	// A cancelled call ends at the plugin too.
+	callCtx, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.CallTool(callCtx, &mcp.CallToolParams{Name: "fx_slow", Arguments: map[string]any{"ms": 60000}})
+		done <- err
+	}()
+	testbin.Await(t, 10*time.Second, "the call to run", func() bool { return w.plugin("fx").InFlight == 1 })
+	stop()
+	<-done
+	testbin.Await(t, 10*time.Second, "the call to end", func() bool { return w.plugin("fx").InFlight == 0 })
 }
 
 // A client that can be asked is asked, in the way of its era, and the call goes on.
 func TestElicitation(t *testing.T) {
-	for _, version := range []string{"2025-11-25", "2026-07-28"} {
-		t.Run(version, func(t *testing.T) {
-			w := newWorld(t, instance("fx", ""), "fixture")
-			w.serve()
-			s := connect(t, w, version, &mcp.ClientOptions{
-				ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-					if r.Params.Message != "What is your name?" {
-						t.Errorf("asked: %s", r.Params.Message)
-					}
-					return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Grace"}}, nil
-				}})
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-			r, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "fx_ask", Arguments: map[string]any{"q": 1}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := text(t, r); !strings.Contains(got, "hello Grace, state kept") {
-				t.Errorf("got %s", got)
-			}
-			if open := w.openQuestions(); len(open) != 0 {
-				t.Errorf("still open: %+v", open)
-			}
-			// An approval never goes to the client of the agent that wants it.
-			begin := time.Now()
-			callCtx, stop := context.WithTimeout(ctx, 3*time.Second)
-			defer stop()
-			r, err = s.CallTool(callCtx, &mcp.CallToolParams{Name: "fx_guarded", Arguments: map[string]any{"name": "x"}})
-			if err == nil && !strings.Contains(text(t, r), "waiting for approval") {
-				t.Errorf("after %s: %s", time.Since(begin), text(t, r))
-			}
-			if open := w.openQuestions(); len(open) != 1 || open[0].Kind != "approval" {
-				t.Errorf("open: %+v", open)
-			}
-		})
+	for _, way := range transports {
+		for _, version := range []string{"2025-11-25", "2026-07-28"} {
+			t.Run(way.name+" "+version, func(t *testing.T) {
+				w := newWorld(t, instance("fx", ""), "fixture")
+				w.serve()
+				s := way.connect(t, w, version, &mcp.ClientOptions{
+					ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+						if r.Params.Message != "What is your name?" {
+							t.Errorf("asked: %s", r.Params.Message)
+						}
+						return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Grace"}}, nil
+					}})
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				r, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "fx_ask", Arguments: map[string]any{"q": 1}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := text(t, r); !strings.Contains(got, "hello Grace, state kept") {
+					t.Errorf("got %s", got)
+				}
+				if open := w.openQuestions(); len(open) != 0 {
+					t.Errorf("still open: %+v", open)
+				}
+				// An approval never goes to the client of the agent that wants it.
+				begin := time.Now()
+				callCtx, stop := context.WithTimeout(ctx, 3*time.Second)
+				defer stop()
+				r, err = s.CallTool(callCtx, &mcp.CallToolParams{Name: "fx_guarded", Arguments: map[string]any{"name": "x"}})
+				if err == nil && !strings.Contains(text(t, r), "waiting for approval") {
+					t.Errorf("after %s: %s", time.Since(begin), text(t, r))
+				}
+				if open := w.openQuestions(); len(open) != 1 || open[0].Kind != "approval" {
+					t.Errorf("open: %+v", open)
+				}
+			})
+		}
 	}
 }
 

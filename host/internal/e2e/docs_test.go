@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,7 +66,7 @@ func TestConfigsInDocs(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, m := range secretUse.FindAllStringSubmatch(s.text, -1) {
-			if err := os.WriteFile(filepath.Join(dir, "data", "secrets", m[1]), []byte{'s', byte('a' + i)}, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, "data", "secrets", m[1]), fmt.Appendf(nil, "a-token-of-a-sample-%d", i), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -39,7 +39,7 @@ func TestSlowClients(t *testing.T) {
 	before := w.held(ann)
 	stop := w.as("boss").serving("slow clients")
 	var all sync.WaitGroup
-	const head = "POST /v1/tools/fx_echo/call HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer token-of-ann\r\n"
+	const head = "POST /v1/tools/fx_echo/call HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret-token-of-ann\r\n"
 	crawl := func(what, first string, limit time.Duration) {
 		c := ann.dial()
 		all.Go(func() {
@@ -73,7 +73,7 @@ func TestSlowClients(t *testing.T) {
 	}
 	// Readers that stall: more answers than any buffer between holds.
 	ask := `{"arguments":{"chars":3000000}}`
-	one := fmt.Sprintf("POST /v1/tools/fx_long/call?shape=none HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer token-of-ann\r\nContent-Length: %d\r\n\r\n%s", len(ask), ask)
+	one := fmt.Sprintf("POST /v1/tools/fx_long/call?shape=none HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret-token-of-ann\r\nContent-Length: %d\r\n\r\n%s", len(ask), ask)
 	streamed := strings.Replace(one, "\r\n\r\n", "\r\nAccept: text/event-stream\r\n\r\n", 1)
 	for i := range 8 {
 		c := ann.dial()
@@ -88,7 +88,7 @@ func TestSlowClients(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	mcp := w.initialize("/mcp", "token-of-ann")
+	mcp := w.initialize("/mcp", "secret-token-of-ann")
 	big := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"fx_echo","arguments":{"x":"` + strings.Repeat("x", 900_000) + `"}}}`
 	for range 4 {
 		c := ann.dial()
@@ -96,7 +96,7 @@ func TestSlowClients(t *testing.T) {
 			t.Fatal(err)
 		}
 		go func() { // blocks as soon as the host does, and ends with the connection
-			_, _ = io.WriteString(c, strings.Repeat(fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer token-of-ann\r\nMcp-Session-Id: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n%s", mcp, len(big), big), 10))
+			_, _ = io.WriteString(c, strings.Repeat(fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret-token-of-ann\r\nMcp-Session-Id: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n%s", mcp, len(big), big), 10))
 		}()
 	}
 	testbin.Await(t, 20*time.Second, "the readers to stall", func() bool { return ann.metric(`bulkhead_http_connections{state="busy"}`) >= 24+8+4 })
@@ -193,7 +193,7 @@ func TestBusyConnections(t *testing.T) {
 		c := ann.dial()
 		conns = append(conns, c)
 		// One that is turned away already takes no place.
-		_, _ = io.WriteString(c, "POST /v1/tools/fx_echo/call HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer token-of-ann\r\nContent-Length: 10\r\n\r\n")
+		_, _ = io.WriteString(c, "POST /v1/tools/fx_echo/call HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret-token-of-ann\r\nContent-Length: 10\r\n\r\n")
 	}
 	for range limit {
 		occupy()
@@ -227,7 +227,7 @@ func TestSessionFlood(t *testing.T) {
 	w := newAPIWorld(t, instance("fx", ""), "fixture")
 	w.serve()
 	ann, boss := w.as("ann"), w.as("boss")
-	his := w.initialize("/mcp", "token-of-boss")
+	his := w.initialize("/mcp", "secret-token-of-boss")
 	into[api.Turns](boss.do("POST", "/v1/sessions/his/turns", `{"role":"user","text":"x"}`), 200)
 	before := w.held(boss)
 	rss := boss.metric("process_resident_memory_bytes")
@@ -263,7 +263,7 @@ func TestSessionFlood(t *testing.T) {
 		}
 	})
 	stop()
-	if code, body := w.post("/mcp", "token-of-boss", his, `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`); code != 200 {
+	if code, body := w.post("/mcp", "secret-token-of-boss", his, `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`); code != 200 {
 		t.Errorf("another agent's MCP session: %d %s", code, clip(body))
 	}
 	if n := into[api.Turns](boss.do("POST", "/v1/sessions/his/turns", `{"role":"user","text":"y"}`), 200).Turns; n != 2 {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,9 +25,9 @@ type rawClient struct {
 	cmd *exec.Cmd
 }
 
-func (w *world) rawMCP() *rawClient {
+func (w *world) rawMCP(flags ...string) *rawClient {
 	w.t.Helper()
-	cmd := exec.Command(bulkhead(w.t), "mcp")
+	cmd := exec.Command(bulkhead(w.t), append([]string{"mcp"}, flags...)...)
 	cmd.Dir = w.dir
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -117,10 +118,10 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	for range 3 {
 		r := w.rawMCP()
 		for i := range 60 { // more than any buffer on the way holds
-			r.say(`{"jsonrpc":"2.0","id":` + string(rune('1'+i%9)) + `,"method":"tools/call","params":{"name":"fx_long","arguments":{"chars":60000},"_meta":{"progressToken":1}}}`)
+			r.say(`{"jsonrpc":"2.0","id":` + strconv.Itoa(i+1) + `,"method":"tools/call","params":{"name":"fx_long","arguments":{"chars":60000},"_meta":{"progressToken":1}}}`)
 		}
-		for range 3 { // and calls that tell of their progress
-			r.say(`{"jsonrpc":"2.0","id":"p","method":"tools/call","params":{"name":"fx_slow","arguments":{"ms":1000,"steps":50},"_meta":{"progressToken":2}}}`)
+		for i := range 3 { // and calls that tell of their progress
+			r.say(`{"jsonrpc":"2.0","id":"p` + strconv.Itoa(i) + `","method":"tools/call","params":{"name":"fx_slow","arguments":{"ms":1000,"steps":50},"_meta":{"progressToken":2}}}`)
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -154,7 +154,7 @@ func TestForeignHosts(t *testing.T) {
 			if strings.Contains(path, "..") && want == 200 {
 				continue
 			}
-			got, header := ann.exchange("GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\nAuthorization: Bearer token-of-ann\r\nConnection: close\r\n\r\n")
+			got, header := ann.exchange("GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\nAuthorization: Bearer secret-token-of-ann\r\nConnection: close\r\n\r\n")
 			if got != want && !(want == 403 && got == 400) {
 				t.Errorf("host %q at %s: %d, want %d", host, path, got, want)
 			}
@@ -238,7 +238,7 @@ func TestOpenAddressNeedsTokens(t *testing.T) {
 	w.write("config.hcl", open+agentBlocks)
 	w.mkdir("data/secrets")
 	for _, n := range []string{"boss", "ann", "bob"} {
-		w.secret(n, "token-of-"+n)
+		w.secret(n, "secret-token-of-"+n)
 	}
 	w.serve()
 	door := w.status().Host.Doors[1]
@@ -252,18 +252,28 @@ func TestOpenAddressNeedsTokens(t *testing.T) {
 		t.Errorf("MCP without a token: %d", got.code)
 	}
 	into[map[string]string](a.do("GET", "/healthz", ""), 200)
-	a.token = "token-of-ann"
+	a.token = "secret-token-of-ann"
 	into[[]api.Tool](a.do("GET", "/v1/tools", "", "Host", "192.0.2.7:80"), 200)
 	if got := a.do("GET", "/v1/tools", "", "Host", "evil.example"); got.code != 403 {
 		t.Errorf("a foreign name: %d", got.code)
 	}
 }
 
-// Every wrong token gets the same answer, however near it is; others are served.
+// Every wrong token gets the same answer, however near it is, and who goes on with
+// them is told to wait; others are served.
 func TestTokenGuesses(t *testing.T) {
 	w := newAPIWorld(t, instance("fx", ""), "fixture")
 	w.serve()
 	bob := w.as("boss")
+	for name, value := range map[string]string{"basic": "Basic dG9rZW4tb2YtYW5u", "bare": "secret-token-of-ann", "empty": "Bearer ", "no scheme": " secret-token-of-ann"} {
+		code, _ := bob.exchange("GET /v1/tools HTTP/1.1\r\nHost: localhost\r\nAuthorization: " + value + "\r\nConnection: close\r\n\r\n")
+		if code != 401 {
+			t.Errorf("%s: %d", name, code)
+		}
+	}
+	if code, _ := bob.exchange("GET /v1/tools HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer x\r\nAuthorization: Bearer secret-token-of-ann\r\nConnection: close\r\n\r\n"); code != 401 {
+		t.Errorf("two tokens: %d", code)
+	}
 	before := w.held(bob)
 	stop := bob.serving("2,000 guesses")
 	var mu sync.Mutex
@@ -274,12 +284,12 @@ func TestTokenGuesses(t *testing.T) {
 		defer mu.Unlock()
 		bodies[fmt.Sprint(a.code, a.header.Get("WWW-Authenticate"), a.header.Get("Content-Length"), a.body)]++
 	}
-	near := []string{"token-of-an", "token-of-ann ", "token-of-annx", "Token-of-ann", "token-of-ann\u00a0", "x", strings.Repeat("t", 4000), "token-of-ann,token-of-bob"}
+	near := []string{"secret-token-of-an", "secret-token-of-ann ", "secret-token-of-annx", "Secret-token-of-ann", "secret-token-of-ann\u00a0", "x", strings.Repeat("t", 4000), "secret-token-of-ann,secret-token-of-bob"}
 	var all sync.WaitGroup
 	for worker := range 8 {
 		all.Go(func() {
 			for i := range 250 {
-				if token := near[i%len(near)]; strings.TrimSpace(token) != "token-of-ann" {
+				if token := near[i%len(near)]; strings.TrimSpace(token) != "secret-token-of-ann" {
 					guess(token)
 				} else {
 					guess(fmt.Sprintf("%d-%d", worker, i))
@@ -289,22 +299,25 @@ func TestTokenGuesses(t *testing.T) {
 	}
 	all.Wait()
 	stop()
-	if len(bodies) != 1 {
-		t.Errorf("%d different answers: %v", len(bodies), bodies)
-	}
-	for body := range bodies {
-		if !strings.HasPrefix(body, "401") {
+	refusals, waits := 0, 0
+	for body, n := range bodies {
+		switch {
+		case strings.HasPrefix(body, "401"):
+			refusals += n
+		case strings.HasPrefix(body, "429") && strings.Contains(body, "BH5012"):
+			waits += n
+		default:
 			t.Error(body)
 		}
 	}
-	for name, value := range map[string]string{"basic": "Basic dG9rZW4tb2YtYW5u", "bare": "token-of-ann", "empty": "Bearer ", "no scheme": " token-of-ann"} {
-		code, _ := bob.exchange("GET /v1/tools HTTP/1.1\r\nHost: localhost\r\nAuthorization: " + value + "\r\nConnection: close\r\n\r\n")
-		if code != 401 {
-			t.Errorf("%s: %d", name, code)
-		}
+	if len(bodies) != 2 || refusals < 10 || waits < 1000 {
+		t.Errorf("%d refusals, %d told to wait: %v", refusals, waits, bodies)
 	}
-	if code, _ := bob.exchange("GET /v1/tools HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer x\r\nAuthorization: Bearer token-of-ann\r\nConnection: close\r\n\r\n"); code != 401 {
-		t.Errorf("two tokens: %d", code)
+	if a := (asker{t: t, url: bob.url, token: "x"}).do("GET", "/v1/tools", ""); a.code != 429 || a.header.Get("Retry-After") != "1" {
+		t.Errorf("one more: %d %v", a.code, a.header)
+	}
+	if a := bob.do("GET", "/v1/tools", ""); a.code != 200 {
+		t.Errorf("a right token from that address: %d", a.code)
 	}
 	w.back(bob, before)
 }
@@ -315,7 +328,7 @@ func TestStreamsOfOneAgent(t *testing.T) {
 	w := newAPIWorld(t, instance("fx", ""), "fixture")
 	w.serve()
 	ann, boss := w.as("ann"), w.as("boss")
-	id := w.initialize("/mcp", "token-of-ann")
+	id := w.initialize("/mcp", "secret-token-of-ann")
 	ctx, end := context.WithTimeout(t.Context(), time.Minute)
 	defer end()
 	open := func() (code int) {
@@ -323,7 +336,7 @@ func TestStreamsOfOneAgent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for k, v := range map[string]string{"Authorization": "Bearer token-of-ann", "Mcp-Session-Id": id, "Accept": "text/event-stream"} {
+		for k, v := range map[string]string{"Authorization": "Bearer secret-token-of-ann", "Mcp-Session-Id": id, "Accept": "text/event-stream"} {
 			req.Header.Set(k, v)
 		}
 		resp, err := http.DefaultClient.Do(req)
@@ -356,8 +369,8 @@ func TestForeignSessions(t *testing.T) {
 	w.serve()
 	ann, boss := w.as("ann"), w.as("boss")
 	into[api.Turns](ann.do("POST", "/v1/sessions/hers/turns", `{"role":"user","text":"x"}`), 200)
-	mcp := w.initialize("/mcp", "token-of-ann")
-	if code, body := w.post("/mcp", "token-of-ann", mcp, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"fx_echo","arguments":{}}}`); code != 200 {
+	mcp := w.initialize("/mcp", "secret-token-of-ann")
+	if code, body := w.post("/mcp", "secret-token-of-ann", mcp, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"fx_echo","arguments":{}}}`); code != 200 {
 		t.Fatalf("%d %s", code, body)
 	}
 	named := func(name, token, path string, header ...string) answer {
@@ -366,15 +379,15 @@ func TestForeignSessions(t *testing.T) {
 			append([]string{"Content-Type", "application/json", "Accept", "application/json, text/event-stream", "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", name}, header...)...)
 	}
 	modern := func(token, path string, header ...string) answer { return named("fx_echo", token, path, header...) }
-	if a := modern("token-of-ann", "/mcp/s/hers"); a.code != 200 {
+	if a := modern("secret-token-of-ann", "/mcp/s/hers"); a.code != 200 {
 		t.Fatalf("her own: %d %s", a.code, a.body)
 	}
 	// A header of the older revisions means nothing in this one, nor does the name
 	// that calls have inside.
-	if a := modern("token-of-ann", "/mcp", "Mcp-Session-Id", mcp); a.code != 200 || strings.Contains(a.body, "list_changed") || a.header.Get("Mcp-Session-Id") != "" {
+	if a := modern("secret-token-of-ann", "/mcp", "Mcp-Session-Id", mcp); a.code != 200 || strings.Contains(a.body, "list_changed") || a.header.Get("Mcp-Session-Id") != "" {
 		t.Errorf("with a session of another revision: %d %s", a.code, a.body)
 	}
-	if a := named("_", "token-of-ann", "/mcp"); a.code != 400 || !strings.Contains(a.body, "-32020") {
+	if a := named("_", "secret-token-of-ann", "/mcp"); a.code != 400 || !strings.Contains(a.body, "-32020") {
 		t.Errorf("the inner name in the header: %d %s", a.code, a.body)
 	}
 	if a := ann.do("POST", "/v1/tools/fx_echo/call", "{\"arguments\":{\"a\":\"\xff\"}}"); a.code != 400 {
@@ -387,10 +400,10 @@ func TestForeignSessions(t *testing.T) {
 		}
 	}
 	const made = "made-up"
-	if a := modern("token-of-boss", "/mcp/s/hers"); a.code != 404 {
+	if a := modern("secret-token-of-boss", "/mcp/s/hers"); a.code != 404 {
 		t.Errorf("MCP by path: %d %s", a.code, a.body)
 	}
-	if a := modern("token-of-boss", "/mcp", "Bulkhead-Session", "hers"); a.code != 404 {
+	if a := modern("secret-token-of-boss", "/mcp", "Bulkhead-Session", "hers"); a.code != 404 {
 		t.Errorf("MCP by header: %d %s", a.code, a.body)
 	}
 	for _, method := range []string{"POST", "GET", "DELETE"} {
@@ -406,7 +419,7 @@ func TestForeignSessions(t *testing.T) {
 		}
 		failed(boss.call("fx_echo", "{}", "Bulkhead-Session", id), 404, "BH1012")
 	}
-	if code, body := w.post("/mcp", "token-of-ann", mcp, `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`); code != 200 {
+	if code, body := w.post("/mcp", "secret-token-of-ann", mcp, `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`); code != 200 {
 		t.Errorf("her session after all that: %d %s", code, body)
 	}
 }
@@ -428,7 +441,7 @@ func TestOversizeBodies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			req.Header.Set("Authorization", "Bearer token-of-ann")
+			req.Header.Set("Authorization", "Bearer secret-token-of-ann")
 			req.Header.Set("Content-Type", "application/json")
 			req.Header.Set("Accept", "application/json, text/event-stream")
 			req.Header.Set("Mcp-Session-Id", "x")
@@ -445,7 +458,7 @@ func TestOversizeBodies(t *testing.T) {
 		}
 	}
 	// What says it is far larger than it will ever send, and a header without end.
-	if code, _ := ann.exchange("POST /v1/tools/fx_echo/call HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer token-of-ann\r\nContent-Length: 99999999999\r\n\r\n" + strings.Repeat("x", 5<<20)); code != 413 && code != 0 {
+	if code, _ := ann.exchange("POST /v1/tools/fx_echo/call HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret-token-of-ann\r\nContent-Length: 99999999999\r\n\r\n" + strings.Repeat("x", 5<<20)); code != 413 && code != 0 {
 		t.Errorf("a lie: %d", code)
 	}
 	if code, _ := ann.exchange("GET /v1/tools HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 1<<20) + "\r\n\r\n"); code != 431 && code != 0 {

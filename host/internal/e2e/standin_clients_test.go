@@ -209,7 +209,7 @@ func TestClaudeCode(t *testing.T) {
 		}
 	}
 	t.Run("HTTP", func(t *testing.T) {
-		url, header := page.address(t, w, "token-of-ann")
+		url, header := page.address(t, w, "secret-token-of-ann")
 		s := newStandIn(t)
 		h := s.http(url, header, "2025-11-25")
 		s.open("2025-11-25", eliciting, me)
@@ -241,7 +241,7 @@ func TestClaudeCode(t *testing.T) {
 	// Releases that open with 2024-11-05, and then say another version, or none.
 	for _, later := range []string{"2024-11-05", "2025-11-25", ""} {
 		t.Run("2024-11-05 then "+later, func(t *testing.T) {
-			url, header := page.address(t, w, "token-of-ann")
+			url, header := page.address(t, w, "secret-token-of-ann")
 			s := newStandIn(t)
 			s.http(url, header, later)
 			s.open("2024-11-05", `{"roots":{}}`, `{"name":"claude-code","version":"2.0.10"}`)
@@ -260,7 +260,7 @@ func TestCursor(t *testing.T) {
 	w.serve()
 	page := readClientPage(t, "cursor.md")
 	me, capabilities := `{"name":"cursor-vscode","version":"1.0.0"}`, `{"tools":true,"prompts":true,"resources":true,"logging":false,"elicitation":{"form":{}},"roots":{"listChanged":false}}`
-	url, header := page.address(t, w, "token-of-ann")
+	url, header := page.address(t, w, "secret-token-of-ann")
 	s := newStandIn(t)
 	h := s.http(url, header, "2025-06-18")
 	s.answers["elicitation/create"] = func(gjson.Result) string { return `{"action":"decline"}` }
@@ -325,7 +325,7 @@ func TestVSCode(t *testing.T) {
 		t.Error("the page's settings lack what the client insists on")
 	}
 	me, capabilities := `{"name":"Visual Studio Code","version":"1.132.0"}`, `{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}`
-	url, header := page.address(t, w, "token-of-ann")
+	url, header := page.address(t, w, "secret-token-of-ann")
 	s := newStandIn(t)
 	h := s.http(url, header, "2025-11-25")
 	s.answers["elicitation/create"] = func(gjson.Result) string { return `{"action":"accept","content":{"name":"Ada"}}` }
@@ -380,7 +380,7 @@ func TestVSCode(t *testing.T) {
 // The program of the page, as it stands.
 func TestOwnAgent(t *testing.T) {
 	w := newAPIWorld(t, "agent \"assistant\" {\n  token = secret(\"assistant\")\n}\n"+instance("fx", ""), "fixture")
-	w.secret("assistant", "token-of-assistant")
+	w.secret("assistant", "secret-token-of-assistant")
 	w.serve()
 	program := ""
 	for _, m := range fence.FindAllStringSubmatch(readClientPage(t, "own-agent.md").text, -1) {
@@ -393,12 +393,12 @@ func TestOwnAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("go", "run", source)
-	cmd.Env = append(os.Environ(), "BULKHEAD_URL="+w.url(), "BULKHEAD_TOKEN=token-of-assistant", "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), "BULKHEAD_URL="+w.url(), "BULKHEAD_TOKEN=secret-token-of-assistant", "CGO_ENABLED=0")
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(out), "200 false Saved 21 bytes under ") {
 		t.Errorf("%v: %s", err, out)
 	}
-	assistant := asker{t: t, url: w.url(), token: "token-of-assistant"}
+	assistant := asker{t: t, url: w.url(), token: "secret-token-of-assistant"}
 	if got := assistant.call("get_from_working_memory", `{"key":"wish"}`, "Bulkhead-Session", "chat-1"); !strings.Contains(got.body, "Book a table for two.") {
 		t.Errorf("what it saved: %s", got.body)
 	}

@@ -23,8 +23,19 @@ import (
 const module = "github.com/bulkhead-dev/bulkhead/"
 
 func TestMain(m *testing.M) {
+	// Hosts whose data dir has a long name put their sockets here, and those that a
+	// test kills leave them.
+	runtime, err := os.MkdirTemp("", "bh-e2e")
+	if err == nil {
+		err = os.Setenv("XDG_RUNTIME_DIR", runtime)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	code := m.Run()
 	testbin.Cleanup()
+	_ = os.RemoveAll(runtime)
 	os.Exit(code)
 }
 
@@ -35,6 +46,7 @@ type world struct {
 	host *exec.Cmd
 	log  *testbin.Buffer
 	done chan struct{}
+	env  []string // of every command; nil = this process's
 }
 
 // newWorld makes a folder with a config; a plugins folder holds copies of the
@@ -97,6 +109,9 @@ func (w *world) serveBy(host *exec.Cmd) {
 	w.t.Helper()
 	w.log = &testbin.Buffer{}
 	w.host = host
+	if w.host.Env == nil {
+		w.host.Env = w.env
+	}
 	w.host.Dir, w.host.Stdout, w.host.Stderr = w.dir, w.log, w.log
 	w.host.WaitDelay = 2 * time.Second
 	if err := w.host.Start(); err != nil {
@@ -207,6 +222,7 @@ func (w *world) runIn(stdin string, args ...string) (stdout, stderr string, code
 	defer cancel()
 	cmd := exec.CommandContext(ctx, bulkhead(w.t), args...)
 	var out, errOut bytes.Buffer
+	cmd.Env = w.env
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.Stdin = w.dir, &out, &errOut, strings.NewReader(stdin)
 	err := cmd.Run()
 	var exit *exec.ExitError

@@ -46,6 +46,8 @@ const (
 	UnknownFile      Ref = "BH1027"
 	RunLimit         Ref = "BH1028"
 	HostKey          Ref = "BH1029"
+	BadMedia         Ref = "BH1030"
+	NotAcceptable    Ref = "BH1031"
 )
 
 // Plugin faults.
@@ -68,6 +70,7 @@ const (
 	BadOffer          Ref = "BH2016"
 	PluginFenced      Ref = "BH2017"
 	NestedBusy        Ref = "BH2018"
+	OtherPlugin       Ref = "BH2019"
 )
 
 // Config faults.
@@ -94,6 +97,7 @@ const (
 	NoOwner        Ref = "BH5009"
 	UnknownAgent   Ref = "BH5010"
 	ForeignRequest Ref = "BH5011"
+	TooManyGuesses Ref = "BH5012"
 )
 
 var rows = []Row{
@@ -126,6 +130,8 @@ var rows = []Row{
 	{UnknownFile, NotFound, false, "no such file", "a file's id is good for the agent and the session that got it only, while the file is there"},
 	{RunLimit, TooLarge, false, "the plugin has too many derived runs open", "its author releases a run when it has ended"},
 	{HostKey, Unavailable, false, "the host key can't be used", "`chmod 600` it or restore it from a copy; without it, what is sealed is lost"},
+	{BadMedia, InvalidArguments, false, "the request's body is not plain JSON by its own headers", "send `Content-Type: application/json` and no `Content-Encoding`"},
+	{NotAcceptable, InvalidArguments, false, "the request's `Accept` refuses every form of the answer", "accept one of those the message names"},
 
 	{PluginDied, ExecutionFailed, false, "the plugin's process ended during the call", "call again; the plugin restarts by itself"},
 	{PluginRestarting, Unavailable, true, "the plugin is restarting", "call again at the time named"},
@@ -145,6 +151,7 @@ var rows = []Row{
 	{BadOffer, InvalidArguments, false, "the plugin offers something that is not acceptable", "report it to the plugin's author with the message"},
 	{PluginFenced, Fenced, false, "this generation of the plugin was replaced", "nothing; the new generation goes on"},
 	{NestedBusy, Unavailable, true, "no slot for a nested call came free", "call again a little later, or raise `calls` in the plugin's limits"},
+	{OtherPlugin, Unavailable, false, "the binary put in a plugin's place is another plugin's, or offers none of its tools", "put the right binary there; if it was meant, change the plugin's block too, or give it a block of its own"},
 
 	{ConfigSyntax, InvalidArguments, false, "the config can't be parsed", "see file, line and column in the message"},
 	{ConfigUnknown, InvalidArguments, false, "the config has a key or block nobody knows", "see the suggestion in the message"},
@@ -164,6 +171,7 @@ var rows = []Row{
 	{NoOwner, Denied, false, "a plugin acting for itself may not call a restricted tool", "name an `owner` in the plugin's block"},
 	{UnknownAgent, Denied, false, "no agent has this name or token", "add an `agent` block"},
 	{ForeignRequest, Denied, false, "the request came under a foreign host name or from a foreign page", "name it in `hosts` or `origins` of frontend \"http\" if it is yours"},
+	{TooManyGuesses, Denied, true, "too many wrong tokens came from one address", "wait as `Retry-After` says and use the agent's token; right ones are served all the while"},
 }
 
 var table = func() map[Ref]Row {

@@ -104,6 +104,7 @@ func Start(ctx context.Context, o Options) (h *Host, err error) {
 	if h.lock, err = lock(filepath.Join(data, "run", "lock")); err != nil {
 		return h, err
 	}
+	h.sweepRuns()
 	if err := sharedDirs(o.Config.Host.SharedDir); err != nil {
 		return h, err
 	}
@@ -197,6 +198,7 @@ func (h *Host) wire() error {
 		h.API.Hosts, h.API.Origins = cfg.HTTP.Hosts, cfg.HTTP.Origins
 	}
 	h.conns = httpapi.NewConnections(httpapi.ConnectionLimit(httpapi.OpenFiles()))
+	h.API.Share = httpapi.RequestShare(h.conns.Counts().Limit)
 	meter.Watch(h.pluginMetrics, h.doorMetrics)
 	h.doors.Go(func() { h.API.MCP.Run(h.ctx) })
 	return nil
@@ -299,6 +301,8 @@ func (h *Host) Close(ctx context.Context) error {
 		}
 	}
 	if h.lock != nil {
+		// Another host of this data dir makes it again, but not before the lock is free.
+		_ = os.Remove(shortDir(h.opts.Config.Host.DataDir)) // not there, most often, and kept when something is in it
 		errs = append(errs, h.lock.Close())
 	}
 	return errors.Join(errs...)

@@ -93,8 +93,8 @@ func replaced(was, now os.FileInfo) bool {
 // Reload reads the config file again. Every plugin it touches checks its block
 // first; one refusal, like any fault of the file, and the running config stays.
 // What fails after that is of single plugins, which keep their old process; such an
-// error is an errInForce.
-func (h *Host) Reload(ctx context.Context) error {
+// error is an errInForce. The notes are what of the file waits for the next start.
+func (h *Host) Reload(ctx context.Context) (notes []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, changeTime)
 	defer cancel()
 	h.changing.Lock()
@@ -105,25 +105,27 @@ func (h *Host) Reload(ctx context.Context) error {
 		diags = append(diags, checkTiers(cfg)...)
 	}
 	if err := config.Err(diags); err != nil {
-		return err
+		return nil, err
 	}
+	notes = waiting(h.opts.Config, cfg)
+	keep(h.opts.Config, cfg)
 	plugins, _, err := Plugins(cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	touched, err := h.touched(ctx, cfg, plugins)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	h.current.Store(cfg)
-	h.rules.Set(rulesOf(cfg))
+	h.API.Changed(h.rules.Set(rulesOf(cfg)))
 	h.registry.Rerate()
 	h.auditRisks(cfg)
 	for _, d := range unenforced(cfg) {
 		h.log.Warn(d.Summary, "at", d.Subject.String(), "code", string(config.CodeOf(d)))
 	}
-	if fixed(old) != fixed(cfg) {
-		h.log.Warn("host, frontend and session blocks are taken up at the next start only")
+	for _, n := range notes {
+		h.log.Warn(n)
 	}
 	err = h.apply(ctx, cfg)
 	for _, p := range plugins {
@@ -142,9 +144,9 @@ func (h *Host) Reload(ctx context.Context) error {
 	h.log.Info("config reloaded", "file", cfg.File)
 	h.events.Publish(event.Event{Type: "config.reloaded"}, map[string]any{"file": cfg.File})
 	if err != nil {
-		return errInForce{fault.New(fault.From(err).Ref, "the new config is in force, but %w", err)}
+		return notes, errInForce{fault.New(fault.From(err).Ref, "the new config is in force, but %w", err)}
 	}
-	return nil
+	return notes, nil
 }
 
 // errInForce is what went wrong with single plugins under a config that is in force.
@@ -152,13 +154,52 @@ type errInForce struct{ error }
 
 func (e errInForce) Unwrap() error { return e.error }
 
-// fixed is what of a config acts at the start only.
-func fixed(c *config.Config) string {
-	address := ""
-	if c.HTTP != nil {
-		address = fmt.Sprint(c.HTTP.Address, c.HTTP.Hosts, c.HTTP.Origins)
+// waiting says what of a config is taken up at the next start only, since the host
+// runs by started.
+func waiting(started, now *config.Config) (notes []string) {
+	http := func(c *config.Config) config.HTTP {
+		if c.HTTP == nil {
+			return config.HTTP{}
+		}
+		return *c.HTTP
 	}
-	return fmt.Sprint(c.Host.DataDir, c.Host.PluginDir, c.Host.SharedDir, c.Host.LogLevel, c.Host.WorkingMemory, address, c.Session.ListBudget, c.Session.ActivatedTools)
+	a, b := http(started), http(now)
+	for _, x := range []struct {
+		block, key string
+		at         config.Source
+		was, is    any
+	}{
+		{"host", "data_dir", now.Host.Source, started.Host.DataDir, now.Host.DataDir},
+		{"host", "plugins", now.Host.Source, started.Host.PluginDir, now.Host.PluginDir},
+		{"host", "shared", now.Host.Source, started.Host.SharedDir, now.Host.SharedDir},
+		{"host", "log_level", now.Host.Source, started.Host.LogLevel, now.Host.LogLevel},
+		{"host", "working_memory", now.Host.Source, started.Host.WorkingMemory, now.Host.WorkingMemory},
+		{"frontend \"http\"", "address", b.Source, a.Address, b.Address},
+		{"frontend \"http\"", "hosts", b.Source, a.Hosts, b.Hosts},
+		{"frontend \"http\"", "origins", b.Source, a.Origins, b.Origins},
+		{"session", "list_budget", now.Session.Source, started.Session.ListBudget, now.Session.ListBudget},
+		{"session", "activated_tools", now.Session.Source, started.Session.ActivatedTools, now.Session.ActivatedTools},
+		{"policy", "approval_reply_after", now.Policy.Source, started.Policy.ApprovalReplyAfter, now.Policy.ApprovalReplyAfter},
+	} {
+		if fmt.Sprint(x.was) == fmt.Sprint(x.is) {
+			continue
+		}
+		note := fmt.Sprintf("%s: %s waits for the next start", x.block, x.key)
+		if at := x.at.At(x.key); at.Filename != "" {
+			note += fmt.Sprintf(" (%s)", at)
+		}
+		notes = append(notes, note)
+	}
+	return notes
+}
+
+// keep puts into a config what of it waits for the next start: half of such a
+// change would be worse than none.
+func keep(started, now *config.Config) {
+	autoload := now.Host.Autoload
+	now.Host, now.HTTP, now.Session = started.Host, started.HTTP, started.Session
+	now.Host.Autoload = autoload
+	now.Policy.ApprovalReplyAfter = started.Policy.ApprovalReplyAfter
 }
 
 // touched finds the running plugins that cfg changes, with the hash of their new
@@ -285,7 +326,7 @@ func (h *Host) reloadChanged(text []byte) {
 		h.log.Warn("the config file is empty; the running config stays until it has text, or until a reload is asked for")
 		return
 	}
-	err := h.Reload(h.ctx)
+	_, err := h.Reload(h.ctx)
 	switch {
 	case errors.As(err, new(errInForce)):
 		h.log.Error("the config was reloaded, with faults", "error", err)

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+	"github.com/bulkhead-dev/bulkhead/host/internal/supervise"
 )
 
 // maxSocket is how long a socket's path may be, with room for names below it.
@@ -58,6 +59,30 @@ func shortDir(dataDir string) string {
 	}
 	sum := sha256.Sum256([]byte(dataDir))
 	return filepath.Join(base, fmt.Sprintf("bulkhead-%d-%s", os.Getuid(), hex.EncodeToString(sum[:4])))
+}
+
+// sweepRuns clears away what plugins of an earlier host left, which was killed: the
+// folders of their sockets and their temporary files. The lock on the data dir is
+// held, so nobody uses them any more.
+func (h *Host) sweepRuns() {
+	tmp := filepath.Join(h.cfg().Host.DataDir, "tmp")
+	for dir, ours := range map[string]func(string) bool{
+		h.runDir(): supervise.RunDirName.MatchString,
+		tmp:        func(string) bool { return true },
+	} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue // it is made when it is needed
+		}
+		for _, e := range entries {
+			if !e.IsDir() || !ours(e.Name()) {
+				continue
+			}
+			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+				h.log.Warn("what an earlier host left could not be removed", "error", err)
+			}
+		}
+	}
 }
 
 func sharedDirs(shared string) error {

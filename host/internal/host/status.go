@@ -1,8 +1,10 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/api"
 	"github.com/bulkhead-dev/bulkhead/host/internal/metrics"
@@ -36,6 +38,18 @@ func (h *Host) Status() api.Status {
 		if !p.NextAttempt.IsZero() {
 			next := p.NextAttempt.UTC()
 			v.NextAttempt = &next
+		}
+		if !p.LastErrorAt.IsZero() {
+			at := p.LastErrorAt.UTC()
+			v.LastErrorAt = &at
+		}
+		if p.Kept != "" {
+			v.Kept = &api.Kept{Reason: p.Kept, Ref: p.KeptRef, Since: p.KeptSince.UTC()}
+			s.Warnings = append(s.Warnings, fmt.Sprintf("plugin %q was not replaced at %s, what ran before goes on: %s (%s)",
+				p.Name, p.KeptSince.UTC().Format(time.RFC3339), p.Kept, p.KeptRef))
+		}
+		if _, err := os.Stat(p.Binary); errors.Is(err, os.ErrNotExist) && p.PID != 0 {
+			s.Warnings = append(s.Warnings, fmt.Sprintf("plugin %q runs on, but its binary %s is gone: once it ends it can't be started again", p.Name, p.Binary))
 		}
 		if p.Sandbox != nil {
 			v.Sandbox = &api.Sandbox{Profile: p.Sandbox.Profile, Network: p.Sandbox.Network, InForce: p.Sandbox.InForce, Missing: p.Sandbox.Missing}

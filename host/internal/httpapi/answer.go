@@ -56,6 +56,12 @@ func statusFor(err error, f *fault.Error) int {
 	if errors.As(err, &tooBig) {
 		return http.StatusRequestEntityTooLarge
 	}
+	switch f.Ref {
+	case fault.BadMedia:
+		return http.StatusUnsupportedMediaType
+	case fault.NotAcceptable:
+		return http.StatusNotAcceptable
+	}
 	return statusOf(f.Class)
 }
 

@@ -44,12 +44,16 @@ type API struct {
 	Hosts     []string      // host names served beside the loopback ones
 	Origins   []string      // origins that may call beside our own
 	Status    func() api.Status
-	Reload    func(context.Context) error
+	Reload    func(context.Context) (notes []string, err error)
 	Ready     func() bool
 	Metrics   http.Handler
 	Log       hclog.Logger
 
-	streams streams
+	// Share is how many requests one agent may have in hand on TCP; see RequestShare.
+	Share int
+
+	hands   hands
+	guesses guesses
 }
 
 const (
@@ -71,8 +75,11 @@ type route struct {
 	pattern string
 	access  access
 	handle  func(http.ResponseWriter, *http.Request, who)
-	refuse  func(http.ResponseWriter, *http.Request, int, *fault.Error) // nil: the plain form
+	refuse  refuser // nil: the plain form
 }
+
+// refuser answers with an error in the form of a route.
+type refuser = func(http.ResponseWriter, *http.Request, int, *fault.Error)
 
 // routes is everything both doors serve.
 func (a *API) routes() []route {
@@ -157,14 +164,11 @@ func (a *API) mux(find func(*http.Request) (who, error)) http.Handler {
 				f := fault.From(err)
 				refuse(w, r, statusOf(f.Class), f)
 			case err != nil:
-				w.Header().Set("WWW-Authenticate", `Bearer realm="bulkhead"`)
-				refuse(w, r, http.StatusUnauthorized, fault.From(err))
+				a.unknown(w, r, err, refuse)
 			case rt.access == control && !who.operator:
 				nothing(w, r)
-			case rt.access == approver && !who.all():
-				refuse(w, r, http.StatusForbidden, fault.New(fault.NotApprover, "agent %q is no approver and may not do this", who.agent.Name))
 			default:
-				rt.handle(w, r, who)
+				a.inHand(w, r, who, refuse, rt)
 			}
 		})
 	}

@@ -32,8 +32,13 @@ func (a *API) call(w http.ResponseWriter, r *http.Request, who who) {
 		refuseCall(w, r, statusFor(err, f), f)
 		return
 	}
-	kind := wants(r)
-	if kind == "" {
+	kind, err := wants(r, plainJSON, ndjson, eventStream)
+	if err != nil {
+		f := fault.From(err)
+		refuseCall(w, r, statusFor(err, f), f)
+		return
+	}
+	if kind == plainJSON {
 		reply := a.Pipeline.Call(r.Context(), req)
 		result := a.resultView(reply, req.Caller)
 		status := callStatus(reply.Result.Error)

@@ -26,20 +26,20 @@ func (a *API) events(w http.ResponseWriter, r *http.Request, who who) {
 		fail(w, err)
 		return
 	}
-	leave, err := a.streams.enter(who.agent.Name)
+	kinds := []string{eventStream, ndjson}
+	if who.operator {
+		kinds = []string{ndjson, eventStream}
+	}
+	kind, err := wants(r, kinds...)
 	if err != nil {
 		fail(w, err)
 		return
 	}
-	defer leave()
-	kind, follow := wants(r), r.URL.Query().Get("follow") == "true"
-	if kind == "" {
-		kind = eventStream
-		if who.operator {
-			kind = ndjson
-		}
+	follow := r.URL.Query().Get("follow") == "true" || kind == eventStream && r.URL.Query().Get("follow") != "false"
+	if err := who.hand.lasts(); err != nil {
+		fail(w, err)
+		return
 	}
-	follow = follow || kind == eventStream && r.URL.Query().Get("follow") != "false"
 	ctx, out := r.Context(), open(w, kind)
 	out.begin()
 	var tail []event.Event
@@ -66,10 +66,6 @@ func (a *API) events(w http.ResponseWriter, r *http.Request, who who) {
 			}
 		case <-alive.C:
 			out.beat()
-			// The rules may have changed while the stream was open.
-			if who.agent, err = a.Policy.Agent(who.agent.Name); err != nil {
-				return
-			}
 		case <-ctx.Done():
 			return
 		}

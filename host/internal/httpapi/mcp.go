@@ -11,6 +11,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/api"
+	"github.com/bulkhead-dev/bulkhead/host/internal/mcpserver"
 )
 
 // mcpHTTP is MCP's Streamable HTTP transport.
@@ -23,14 +24,12 @@ func (a *API) mcpHTTP(w http.ResponseWriter, r *http.Request, who who) {
 		return
 	}
 	if r.Method == http.MethodGet {
-		leave, err := a.streams.enter(who.agent.Name)
-		if err != nil {
+		if err := who.hand.lasts(); err != nil {
 			fail(w, err)
 			return
 		}
-		defer leave()
 	}
-	a.MCP.ServeHTTP(w, r, who.agent, r.PathValue("id"))
+	a.MCP.ServeHTTP(w, r, mcpserver.Caller{Agent: who.agent, Session: r.PathValue("id"), Lasts: who.hand.lasts})
 }
 
 // mcp turns the connection into a stream of MCP messages, for a client that

@@ -78,10 +78,11 @@ func (a *API) act(r *http.Request, who who) (any, error) {
 }
 
 func (a *API) reload(r *http.Request, _ who) (any, error) {
-	if err := a.Reload(r.Context()); err != nil {
+	notes, err := a.Reload(r.Context())
+	if err != nil {
 		return nil, err
 	}
-	return a.Status(), nil
+	return api.Reloaded{Status: a.Status(), Notes: append([]string{}, notes...)}, nil
 }
 
 // audit is the trail of calls: an agent's own, or with the power to approve all.

@@ -8,25 +8,54 @@ import (
 	"sync"
 	"time"
 
+	"github.com/munnerz/goautoneg"
+
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 )
 
 const (
+	plainJSON   = "application/json"
 	ndjson      = "application/x-ndjson"
 	eventStream = "text/event-stream"
 )
 
-// wants says which stream a client accepts: server-sent events, JSON lines, or
-// neither.
-func wants(r *http.Request) string {
-	for _, kind := range []string{ndjson, eventStream} {
-		for _, v := range r.Header.Values("Accept") {
-			if strings.Contains(v, kind) {
-				return kind
-			}
+// wants says which of kinds a client accepts best; where it likes several alike,
+// the first. A client that names none of them gets the first too, unless it refused
+// that in so many words.
+func wants(r *http.Request, kinds ...string) (string, error) {
+	header := strings.ReplaceAll(strings.Join(r.Header.Values("Accept"), ","), "\t", " ")
+	ranges := goautoneg.ParseAccept(header)
+	best, most := kinds[0], 0.0
+	for _, kind := range kinds {
+		if q, _ := liking(ranges, kind); q > most {
+			best, most = kind, q
 		}
 	}
-	return ""
+	if _, named := liking(ranges, best); named && most == 0 {
+		return "", fault.New(fault.NotAcceptable, "served here is %s, and Accept: %.100s refuses it", strings.Join(kinds, ", "), header)
+	}
+	return best, nil
+}
+
+// liking is the weight of the range that fits kind most closely, if one does.
+func liking(ranges []goautoneg.Accept, kind string) (q float64, named bool) {
+	main, sub, _ := strings.Cut(kind, "/")
+	closest := -1
+	for _, r := range ranges {
+		near := 0
+		switch t, s := strings.ToLower(strings.TrimSpace(r.Type)), strings.ToLower(strings.TrimSpace(r.SubType)); {
+		case t == main && s == sub:
+			near = 2
+		case t == main && s == "*":
+			near = 1
+		case t != "*" || s != "*":
+			continue
+		}
+		if near > closest || near == closest && r.Q > q {
+			closest, q = near, r.Q
+		}
+	}
+	return q, closest >= 0
 }
 
 // stream writes values as they come, each flushed. Once a write fails the reader is
@@ -114,34 +143,4 @@ func (s *stream) beats(every time.Duration, beat func()) (stop func()) {
 		close(quit)
 		<-done
 	}
-}
-
-// maxStreams is how many streams one agent may have open: of events, and of its
-// MCP sessions.
-const maxStreams = 64
-
-// streams counts the open streams by agent.
-type streams struct {
-	mu   sync.Mutex
-	open map[string]int
-}
-
-// enter admits one more stream of an agent; leave gives its place back.
-func (s *streams) enter(agent string) (leave func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open[agent] >= maxStreams {
-		return nil, fault.New(fault.HostBusy, "agent %q has %d streams open; close some", agent, maxStreams)
-	}
-	if s.open == nil {
-		s.open = map[string]int{}
-	}
-	s.open[agent]++
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.open[agent]--; s.open[agent] <= 0 {
-			delete(s.open, agent)
-		}
-	}, nil
 }

@@ -15,6 +15,7 @@ import (
 type who struct {
 	agent    *policy.Agent
 	operator bool
+	hand     *hand // the request itself; nil where anyone is served
 }
 
 // all says whether the caller sees what concerns others.

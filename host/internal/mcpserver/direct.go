@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -34,7 +33,7 @@ func (d *door) direct(out *responder, r *http.Request, m gjson.Result, x *exchan
 	x.peer.known = &known
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer d.cancels.add(id, request.Raw, cancel)()
+	d.open.cancelBy(id, request.Raw, cancel)
 	out.answer(x.finish(d.plainCall(withExchange(ctx, x), x)))
 	return true
 }
@@ -107,38 +106,6 @@ func (o *responder) answer(raw []byte) {
 	o.status = http.StatusOK
 	o.head()
 	_ = o.write("", raw, "")
-}
-
-// cancels are the calls in flight that a notification may cancel.
-type cancels struct {
-	mu   sync.Mutex
-	open map[[2]string]context.CancelFunc // by session and request id
-}
-
-func (c *cancels) add(session, id string, cancel context.CancelFunc) (remove func()) {
-	key := [2]string{session, id}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.open == nil {
-		c.open = map[[2]string]context.CancelFunc{}
-	}
-	c.open[key] = cancel
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.open, key)
-	}
-}
-
-// cancel ends a call; false when none of ours has that id.
-func (c *cancels) cancel(session, id string) bool {
-	c.mu.Lock()
-	cancel := c.open[[2]string{session, id}]
-	c.mu.Unlock()
-	if cancel != nil {
-		cancel()
-	}
-	return cancel != nil
 }
 
 // known is what a client of the session era said of itself.

@@ -3,6 +3,8 @@ package mcpserver
 import (
 	"context"
 	"encoding/json"
+	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/call"
+	"github.com/bulkhead-dev/bulkhead/host/internal/listing"
 	"github.com/bulkhead-dev/bulkhead/host/internal/policy"
 	"github.com/bulkhead-dev/bulkhead/host/internal/question"
 	"github.com/bulkhead-dev/bulkhead/host/internal/registry"
@@ -32,8 +35,16 @@ type Core struct {
 	Log       hclog.Logger
 
 	mu    sync.Mutex
-	doors map[string]*door // by agent
+	doors map[doorKey]*door
 	lists lists
+}
+
+// doorKey is an agent on one kind of transport. Clients over HTTP are let in by
+// what their agent is, and lose their door with it; those on streams were let in
+// by the operator's hand.
+type doorKey struct {
+	agent string
+	http  bool
 }
 
 // anyTool is the one tool the library knows. Every call is turned into a call of
@@ -52,38 +63,92 @@ type door struct {
 	ids  *sessionIDs
 
 	mu       sync.Mutex
-	revision uint64 // of the snapshot the door was told of
-	list     []byte // tools/list for a session without activations, at revision
-	native   map[string]bool
+	revision uint64                     // of the snapshot the door was told of
+	list     []byte                     // tools/list for a session without activations, at revision
+	native   map[string]string          // schemas of the tools the library knows by name
+	told     uint64                     // revision whose updates clients were told of
+	shown    uint64                     // print of the tools they were told of
 	offered  [32]byte                   // fingerprint of prompts, guides, resources and templates
 	follow   map[string]map[string]bool // session → resources it subscribed to
 	pending  pending                    // our own requests to clients over HTTP
-	cancels  cancels                    // calls that did not pass through the library
+	open     inFlight                   // requests of sessions
 }
 
-// door returns the agent's door, making it at first use.
-func (core *Core) door(agent *policy.Agent) *door {
+// door returns an agent's door, making it at first use: the agent as the rules in
+// force have it, whenever it was found.
+func (core *Core) door(name string, http bool) (*door, error) {
 	core.mu.Lock()
 	defer core.mu.Unlock()
-	if d := core.doors[agent.Name]; d != nil {
-		if d.who.Swap(agent) != agent { // the rules changed: so may what it sees
-			d.mu.Lock()
-			d.revision = 0
-			d.mu.Unlock()
-			d.refresh()
-		}
-		return d
+	agent, err := core.Pipeline.Policy.Agent(name)
+	if err != nil {
+		return nil, err
+	}
+	key := doorKey{name, http}
+	if d := core.doors[key]; d != nil {
+		d.takes(agent)
+		return d, nil
 	}
 	if core.doors == nil {
-		core.doors = map[string]*door{}
+		core.doors = map[doorKey]*door{}
 	}
 	d := newDoor(core, agent)
-	core.doors[agent.Name] = d
-	return d
+	core.doors[key] = d
+	return d, nil
+}
+
+// takes gives the door its agent as the rules in force have it.
+func (d *door) takes(agent *policy.Agent) {
+	if d.who.Swap(agent) == agent {
+		return
+	}
+	d.mu.Lock() // so may what it sees
+	d.revision = 0
+	d.mu.Unlock()
+	d.refresh()
+}
+
+// Changed closes the doors that agents had by rules that are no longer in force,
+// with the sessions behind them. Clients on streams are told what is new to them.
+func (core *Core) Changed(c policy.Changes) {
+	core.mu.Lock()
+	var closed, kept []*door
+	for _, name := range slices.Concat(c.Gone, c.Changed) {
+		for _, http := range []bool{true, false} {
+			key := doorKey{name, http}
+			d := core.doors[key]
+			switch {
+			case d == nil:
+			case !http && slices.Contains(c.Changed, name):
+				kept = append(kept, d)
+			default:
+				delete(core.doors, key)
+				closed = append(closed, d)
+			}
+		}
+	}
+	core.mu.Unlock()
+	for _, d := range closed {
+		d.close(context.Background()) // nothing in it waits
+	}
+	for _, d := range kept {
+		if agent, err := core.Pipeline.Policy.Agent(d.name); err == nil {
+			d.takes(agent)
+		}
+		d.tellList()
+	}
+}
+
+// close ends the sessions and streams of the door's clients over HTTP.
+func (d *door) close(ctx context.Context) {
+	d.http.CloseSessions(ctx)
+	if err := d.http.Shutdown(ctx); err != nil {
+		d.core.Log.Debug("an MCP door did not close cleanly", "agent", d.name, "error", err)
+	}
+	d.ids.forget()
 }
 
 func newDoor(core *Core, agent *policy.Agent) *door {
-	d := &door{core: core, name: agent.Name, native: map[string]bool{}, follow: map[string]map[string]bool{}}
+	d := &door{core: core, name: agent.Name, follow: map[string]map[string]bool{}}
 	d.who.Store(agent)
 	hooks := &server.Hooks{}
 	hooks.AddBeforeListTools(func(ctx context.Context, _ any, _ *mcp.ListToolsRequest) {
@@ -126,6 +191,7 @@ func newDoor(core *Core, agent *policy.Agent) *door {
 	d.ids = &sessionIDs{door: d, open: map[string]*httpSession{}}
 	d.http = newHTTP(d)
 	d.refresh()
+	d.shown, d.told = d.print(), core.Registry.Snapshot().Revision
 	return d
 }
 
@@ -159,46 +225,75 @@ func (core *Core) Close(ctx context.Context) {
 	core.mu.Lock()
 	defer core.mu.Unlock()
 	for _, d := range core.doors {
-		d.http.CloseSessions(ctx)
-		if err := d.http.Shutdown(ctx); err != nil {
-			core.Log.Debug("an MCP door did not close cleanly", "agent", d.name, "error", err)
-		}
+		d.close(ctx)
 	}
 	core.doors = nil
 }
 
 // changed brings the door up to date and tells its clients what is new to them.
 func (d *door) changed() {
-	before := d.listed()
-	if !d.refresh() {
+	d.refresh()
+	d.tellList()
+	snap := d.core.Registry.Snapshot()
+	d.mu.Lock()
+	known := d.told == snap.Revision
+	d.told = snap.Revision
+	d.mu.Unlock()
+	if known {
 		return
 	}
-	if string(before) != string(d.listed()) {
-		d.lib.SendNotificationToAllClients(string(mcp.MethodNotificationToolsListChanged), nil)
-	}
-	for _, uri := range d.core.Registry.Snapshot().UpdatedURIs {
+	for _, uri := range snap.UpdatedURIs {
 		d.updated(uri)
 	}
 }
 
-// refresh gives the library the prompts and resources of the current snapshot; it
-// reports whether there was anything new. The library tells clients itself.
-func (d *door) refresh() bool {
+// tellList tells the door's clients when what they may list, or activate, is
+// another than they were told of.
+func (d *door) tellList() {
+	print := d.print()
+	d.mu.Lock()
+	news := d.shown != print
+	d.shown = print
+	d.mu.Unlock()
+	if news {
+		d.lib.SendNotificationToAllClients(string(mcp.MethodNotificationToolsListChanged), nil)
+	}
+}
+
+// print tells one state of the tools from another: what is listed, and what may be.
+func (d *door) print() uint64 {
+	h := maphash.Hash{}
+	h.SetSeed(listSeed)
+	_, _ = h.Write(d.listed()) // it never fails
+	for _, t := range listing.Callable(d.core.Registry.Snapshot(), d.agent()) {
+		entry, err := t.Entry(toolJSON)
+		if err != nil {
+			continue // it is not listed either
+		}
+		_, _ = h.Write(entry)
+	}
+	return h.Sum64()
+}
+
+// refresh gives the library what is new in the current snapshot. The library tells
+// clients itself of everything it is given, so that is only what changed.
+func (d *door) refresh() {
 	snap := d.core.Registry.Snapshot()
 	d.mu.Lock()
 	if d.revision == snap.Revision {
 		d.mu.Unlock()
-		return false
+		return
 	}
 	d.revision, d.list = snap.Revision, nil
 	d.mu.Unlock()
-	d.lib.SetTools(d.tools(snap)...)
+	if tools, changed := d.tools(snap); changed {
+		d.lib.SetTools(tools...)
+	}
 	if d.offersChanged(snap) {
 		d.lib.SetPrompts(d.prompts(snap)...)
 		d.lib.SetResources(d.resources(snap)...)
 		d.lib.SetResourceTemplates(d.templates(snap)...)
 	}
-	return true
 }
 
 // subscribe notes which session wants to hear of which resource.

@@ -90,6 +90,9 @@ func (x *exchange) finish(answer []byte) []byte {
 			return raw
 		}
 	}
+	if e := gjson.GetBytes(answer, "error"); e.Exists() {
+		return x.named(answer, e)
+	}
 	if len(x.splice) == 0 || !gjson.GetBytes(answer, "result").Exists() {
 		return answer
 	}
@@ -104,6 +107,19 @@ func (x *exchange) finish(answer []byte) []byte {
 			raw, _ := json.Marshal(rpcError(json.RawMessage(id.Raw), mcp.INTERNAL_ERROR, "the answer could not be written: "+err.Error())) // plain strings
 			return raw
 		}
+	}
+	return answer
+}
+
+// named says which resource it is that was not found.
+func (x *exchange) named(answer []byte, e gjson.Result) []byte {
+	code, uri := e.Get("code").Int(), x.params.Get("uri")
+	if uri.Type != gjson.String || e.Get("data").Exists() ||
+		code != mcp.RESOURCE_NOT_FOUND && code != mcp.INVALID_PARAMS {
+		return answer
+	}
+	if spliced, err := sjson.SetBytes(answer, "error.data.uri", uri.Str); err == nil {
+		return spliced
 	}
 	return answer
 }

@@ -38,17 +38,34 @@ func newHTTP(d *door) *server.StreamableHTTPServer {
 		server.WithStreamableHTTPLogger(slog.New(slog.DiscardHandler)))
 }
 
-// ServeHTTP serves one request of the Streamable HTTP transport, as agent. fixed
-// is the session of a path /mcp/s/{id}, or empty.
-func (core *Core) ServeHTTP(w http.ResponseWriter, r *http.Request, agent *policy.Agent, fixed string) {
-	d := core.door(agent)
+// Caller is who sends a request over HTTP.
+type Caller struct {
+	Agent   *policy.Agent
+	Session string // of a path /mcp/s/{id}, or empty
+	// Lasts says that the request goes on until somebody ends it; an error refuses
+	// that, for the agent has too many of those.
+	Lasts func() error
+}
+
+// ServeHTTP serves one request of the Streamable HTTP transport.
+func (core *Core) ServeHTTP(w http.ResponseWriter, r *http.Request, c Caller) {
+	d, err := core.door(c.Agent.Name, true)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusUnauthorized)
+		return
+	}
 	out := &responder{ResponseWriter: w, control: http.NewResponseController(w)}
 	switch r.Method {
 	case http.MethodPost:
-		d.post(out, r, agent, fixed)
+		d.post(out, r, c)
 	case http.MethodGet, http.MethodDelete:
+		id := r.Header.Get(server.HeaderKeySessionID)
+		if id == "" && !modernHeader(r) {
+			http.Error(out, noSessionID, http.StatusBadRequest)
+			return
+		}
 		// The library would open a session for whatever id it is given.
-		if _, err := d.ids.Validate(r.Header.Get(server.HeaderKeySessionID)); err != nil && !modernHeader(r) {
+		if _, err := d.ids.Validate(id); err != nil && !modernHeader(r) {
 			http.Error(out, "no such session; initialize first", http.StatusNotFound)
 			return
 		}
@@ -59,16 +76,20 @@ func (core *Core) ServeHTTP(w http.ResponseWriter, r *http.Request, agent *polic
 	}
 }
 
+const noSessionID = "the header Mcp-Session-Id is missing: it carries the id that the answer to initialize had"
+
 func modernHeader(r *http.Request) bool {
 	return mcp.IsModernProtocol(r.Header.Get(mcp.HeaderProtocolVersion))
 }
 
 // modernMessage says whether a message names a revision without sessions.
 func modernMessage(m gjson.Result) bool {
-	return mcp.IsModernProtocol(m.Get(`params._meta.io\.modelcontextprotocol/protocolVersion`).Str)
+	return mcp.IsModernProtocol(m.Get(versionKey).Str)
 }
 
-func (d *door) post(out *responder, r *http.Request, agent *policy.Agent, fixed string) {
+const versionKey = `params._meta.io\.modelcontextprotocol/protocolVersion`
+
+func (d *door) post(out *responder, r *http.Request, c Caller) {
 	message, err := io.ReadAll(http.MaxBytesReader(out, r.Body, maxBody))
 	if err != nil {
 		var tooBig *http.MaxBytesError
@@ -82,25 +103,32 @@ func (d *door) post(out *responder, r *http.Request, agent *policy.Agent, fixed 
 	// The guard's deadline was for the body; now only a client that leaves ends the read.
 	_ = out.control.SetReadDeadline(time.Time{})
 	if err := content.Check(message); err != nil {
-		write := rpcError(nil, mcp.PARSE_ERROR, "the message is "+err.Error())
-		out.Header().Set("Content-Type", "application/json")
-		out.WriteHeader(http.StatusBadRequest)
-		_, _ = out.Write(mustJSON(write)) // a client that left needs no word
+		out.refuse(nil, mcp.PARSE_ERROR, "the message is "+err.Error())
 		return
 	}
 	m := gjson.ParseBytes(message)
+	method, request := m.Get("method"), m.Get("id")
+	if f := malformed(m); f != "" {
+		out.refuse(nil, mcp.INVALID_REQUEST, f)
+		return
+	}
+	modern := modernMessage(m) || modernHeader(r)
 	id := r.Header.Get(server.HeaderKeySessionID)
-	if modernMessage(m) {
+	if modern {
 		id = "" // that revision has no sessions; a header of the older ones means nothing
 		r.Header.Del(server.HeaderKeySessionID)
 	}
-	if !m.Get("method").Exists() && m.Get("id").Exists() {
+	if !method.Exists() && request.Exists() {
 		if _, err := d.ids.Validate(id); err == nil && d.pending.answer(id, m) {
 			out.WriteHeader(http.StatusAccepted)
 			return
 		}
 	}
-	s, err := d.session(r, m, agent, id, fixed)
+	if !modern && id == "" && method.Exists() && method.Str != string(mcp.MethodInitialize) {
+		http.Error(out, noSessionID, http.StatusBadRequest)
+		return
+	}
+	s, err := d.session(r, m, c.Agent, id, c.Session)
 	if err != nil {
 		status := http.StatusBadRequest
 		if fault.From(err).Class == fault.NotFound {
@@ -109,9 +137,16 @@ func (d *door) post(out *responder, r *http.Request, agent *policy.Agent, fixed 
 		http.Error(out, err.Error(), status)
 		return
 	}
-	x := &exchange{params: m.Get("params"), id: json.RawMessage(m.Get("id").Raw), splice: rawObject{}}
+	if method.Str == string(mcp.MethodSubscriptionsListen) && c.Lasts != nil {
+		if err := c.Lasts(); err != nil {
+			out.Header().Set("Retry-After", "1")
+			http.Error(out, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+	}
+	x := &exchange{params: m.Get("params"), id: json.RawMessage(request.Raw), splice: rawObject{}}
 	if s != nil {
-		x.peer = &peer{agent: agent, session: s, send: out.event, spawn: func(f func()) { go f() }}
+		x.peer = &peer{agent: c.Agent, session: s, send: out.event, spawn: func(f func()) { go f() }}
 		if id != "" {
 			x.peer.ask = func(ctx context.Context, method string, params any) (json.RawMessage, error) {
 				return d.pending.ask(ctx, id, method, params, out.event)
@@ -119,12 +154,20 @@ func (d *door) post(out *responder, r *http.Request, agent *policy.Agent, fixed 
 		}
 	}
 	// Calls that pass the library by are cancelled here, the others there.
-	if m.Get("method").Str == "notifications/cancelled" && x.peer != nil && d.cancels.cancel(id, m.Get("params.requestId").Raw) {
+	if method.Str == "notifications/cancelled" && x.peer != nil && d.open.cancel(id, m.Get("params.requestId").Raw) {
 		out.WriteHeader(http.StatusAccepted)
 		return
 	}
+	if id != "" && x.peer != nil && method.Exists() && request.Exists() {
+		done, ok := d.open.enter(id, request.Raw)
+		if !ok {
+			out.refuse(nil, mcp.INVALID_REQUEST, twice(request.Raw))
+			return
+		}
+		defer done()
+	}
 	out.exchange = x
-	if s != nil && m.Get("method").Str == string(mcp.MethodToolsCall) && id != "" {
+	if s != nil && method.Str == string(mcp.MethodToolsCall) && id != "" {
 		before := s.Version()
 		out.before = func() { // the list changed by this call: said before its result
 			if s.Version() != before {
@@ -136,16 +179,46 @@ func (d *door) post(out *responder, r *http.Request, agent *policy.Agent, fixed 
 		return
 	}
 	body, name := d.toLibrary(message)
-	switch said := r.Header.Get(mcp.HeaderName); {
-	case name == "":
-	case said == name: // where header and message agree they still do
-		r.Header.Set(mcp.HeaderName, anyTool)
-	case said == anyTool: // and where not, the library says so
-		r.Header.Set(mcp.HeaderName, anyTool+anyTool)
+	if name != "" && modern {
+		if err := sameNames(r, m); err != nil {
+			out.exchange = nil
+			out.refuse(x.id, mcp.HEADER_MISMATCH, err.Error())
+			return
+		}
+		r.Header.Set(mcp.HeaderName, anyTool) // as the message has it inside
 	}
 	r = r.WithContext(withExchange(r.Context(), x))
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	d.http.ServeHTTP(out, r)
+}
+
+// malformed says what is wrong with a message's frame, or nothing.
+func malformed(m gjson.Result) string {
+	if !m.IsObject() {
+		return "one JSON-RPC object a message"
+	}
+	if id := m.Get("id"); m.Get("method").Exists() && id.Exists() && id.Type != gjson.String && id.Type != gjson.Number {
+		return "a request's id is a string or a number"
+	}
+	return ""
+}
+
+// sameNames checks the headers that mirror a call against its message: the library
+// would see the name that calls have inside. What it refuses before it compares
+// these is left to it.
+func sameNames(r *http.Request, m gjson.Result) error {
+	version := r.Header.Get(mcp.HeaderProtocolVersion)
+	if version != m.Get(versionKey).Str {
+		return nil
+	}
+	return mcp.ValidateStandardHeaders(r.Header.Get, version, mcp.MCPMethod(m.Get("method").Str), json.RawMessage(m.Get("params").Raw))
+}
+
+// refuse answers with a JSON-RPC error before anything else was answered.
+func (o *responder) refuse(id json.RawMessage, code int, message string) {
+	o.Header().Set("Content-Type", "application/json")
+	o.WriteHeader(http.StatusBadRequest)
+	_, _ = o.Write(mustJSON(rpcError(id, code, message))) // a client that left needs no word
 }
 
 // session is the one a message belongs to: by the protocol's own id up to
@@ -153,6 +226,9 @@ func (d *door) post(out *responder, r *http.Request, agent *policy.Agent, fixed 
 // Initialize and unknown ids have none; the library answers these.
 func (d *door) session(r *http.Request, m gjson.Result, agent *policy.Agent, id, fixed string) (*session.Session, error) {
 	if !modernMessage(m) {
+		if id == "" {
+			return nil, nil
+		}
 		if _, err := d.ids.Validate(id); err != nil {
 			return nil, nil
 		}

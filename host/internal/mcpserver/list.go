@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"strings"
 	"sync"
 
@@ -126,11 +127,12 @@ func toolJSON(t *registry.Tool) ([]byte, error) {
 
 // tools is what the library is told of: the one tool every call is turned into,
 // and those whose parameters travel in headers too, since checking these against
-// each other is the library's business.
-func (d *door) tools(snap *registry.Snapshot) []server.ServerTool {
+// each other is the library's business. changed says whether these are others than
+// before.
+func (d *door) tools(snap *registry.Snapshot) (out []server.ServerTool, changed bool) {
 	open := json.RawMessage(`{"type":"object"}`)
-	out := []server.ServerTool{{Tool: mcp.Tool{Name: anyTool, RawInputSchema: open}, Handler: d.callTool}}
-	native := map[string]bool{}
+	out = []server.ServerTool{{Tool: mcp.Tool{Name: anyTool, RawInputSchema: open}, Handler: d.callTool}}
+	native := map[string]string{}
 	for _, t := range listing.Callable(snap, d.agent()) {
 		if !bytes.Contains(t.InputSchema, []byte(`"x-mcp-header"`)) {
 			continue
@@ -140,13 +142,14 @@ func (d *door) tools(snap *registry.Snapshot) []server.ServerTool {
 			d.core.Log.Warn("a tool's header annotations are not valid and bind nobody", "tool", t.Name, "plugin", t.Owner)
 			continue
 		}
-		native[t.Name] = true
+		native[t.Name] = string(t.InputSchema)
 		out = append(out, tool)
 	}
 	d.mu.Lock()
+	defer d.mu.Unlock()
+	changed = d.native == nil || !maps.Equal(d.native, native)
 	d.native = native
-	d.mu.Unlock()
-	return out
+	return out, changed
 }
 
 // acceptable tries a tool out: the library panics at annotations it refuses.
@@ -159,7 +162,8 @@ func acceptable(t server.ServerTool) (ok bool) {
 func (d *door) isNative(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.native[name]
+	_, known := d.native[name]
+	return known
 }
 
 // orientation joins the texts that apply to what the agent sees.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/call"
 	"github.com/bulkhead-dev/bulkhead/host/internal/content"
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 	"github.com/bulkhead-dev/bulkhead/host/internal/listing"
 	"github.com/bulkhead-dev/bulkhead/host/internal/registry"
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
@@ -96,6 +98,10 @@ func (d *door) raw(ctx context.Context, owner, name string, kind pluginv1.Invoke
 		return err
 	}
 	if e := reply.Result.Error; e != nil {
+		if e.Code == string(fault.NotFound) && kind == pluginv1.InvokeRequest_KIND_RESOURCE {
+			x.failure = noResource(ctx, name, e.Message)
+			return nil
+		}
 		return fmt.Errorf("%s (%s)", e.Message, e.Ref)
 	}
 	raw := content.Valid(reply.Result.Raw)
@@ -107,6 +113,15 @@ func (d *door) raw(ctx context.Context, owner, name string, kind pluginv1.Invoke
 		return true
 	})
 	return nil
+}
+
+// noResource is how each era says that a resource is not there.
+func noResource(ctx context.Context, uri, message string) *rpcFailure {
+	f := &rpcFailure{code: mcp.RESOURCE_NOT_FOUND, message: message, data: map[string]any{"uri": uri}}
+	if server.IsModernRequest(ctx) {
+		f.code, f.status = mcp.INVALID_PARAMS, http.StatusBadRequest
+	}
+	return f
 }
 
 func (d *door) readInbox(ctx context.Context, _ mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {

@@ -109,3 +109,10 @@ func (s *sessionIDs) Terminate(id string) (notAllowed bool, err error) {
 	delete(s.open, id)
 	return false, nil
 }
+
+// forget ends all sessions; their ids are unknown from now on.
+func (s *sessionIDs) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.open)
+}

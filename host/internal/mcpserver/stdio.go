@@ -44,12 +44,16 @@ type conn struct {
 	slots   chan struct{}
 	running sync.WaitGroup
 	pending pending
+	open    inFlight
 }
 
 // Serve speaks MCP on a pair of streams, as agent and in session s, until the
 // input ends or ctx does. The caller closes the streams.
 func (core *Core) Serve(ctx context.Context, agent *policy.Agent, s *session.Session, in io.Reader, out io.Writer) error {
-	d := core.door(agent)
+	d, err := core.door(agent.Name, false)
+	if err != nil {
+		return err
+	}
 	cl := &client{session: s, notify: make(chan mcp.JSONRPCNotification, 64), level: mcp.LoggingLevelInfo}
 	c := &conn{door: d, client: cl, in: bufio.NewReaderSize(in, 64<<10), out: out, slots: make(chan struct{}, maxInFlight)}
 	if err := d.lib.RegisterSession(ctx, cl); err != nil {
@@ -71,7 +75,7 @@ func (core *Core) Serve(ctx context.Context, agent *policy.Agent, s *session.Ses
 			}
 		}
 	}()
-	err := c.serve(ctx)
+	err = c.serve(ctx)
 	cancel()
 	<-followed
 	return err
@@ -216,15 +220,21 @@ func (c *conn) message(ctx context.Context, line []byte) error {
 	case id.Type != gjson.String && id.Type != gjson.Number:
 		return c.send(rpcError(nil, mcp.INVALID_REQUEST, "a request's id is a string or a number"))
 	}
+	done, ok := c.open.enter("", id.Raw)
+	if !ok {
+		return c.send(rpcError(nil, mcp.INVALID_REQUEST, twice(id.Raw)))
+	}
 	select {
 	case c.slots <- struct{}{}:
 	default:
+		done()
 		return c.send(rpcError(json.RawMessage(id.Raw), mcp.INTERNAL_ERROR, fmt.Sprintf("more than %d requests at once", maxInFlight)))
 	}
 	c.running.Add(1)
 	go func() {
 		defer c.running.Done()
 		defer func() { <-c.slots }()
+		defer done()
 		if err := c.send(c.request(ctx, line, id.Raw)); err != nil {
 			c.door.core.Log.Debug("an answer could not be sent", "session", c.client.session.ID, "error", err)
 		}
@@ -244,7 +254,7 @@ func (c *conn) request(ctx context.Context, line []byte, id string) (response an
 	if err != nil {
 		return rpcError(json.RawMessage(id), mcp.INVALID_REQUEST, err.Error())
 	}
-	c.door.core.door(agent) // the rules may have changed since the last message
+	c.door.takes(agent) // the rules may have changed since the last message
 	x := &exchange{params: gjson.GetBytes(line, "params"), id: json.RawMessage(id), splice: rawObject{}, peer: &peer{agent: agent, session: c.client.session, send: c.send,
 		ask: func(ctx context.Context, method string, params any) (json.RawMessage, error) {
 			return c.pending.ask(ctx, "", method, params, c.send)

@@ -73,6 +73,21 @@ func (a *Agent) Allows(t *registry.Tool) bool {
 	return slices.Contains(a.Groups, t.Rating.Group) || matches(a.Tools, t.Name)
 }
 
+// SameToken says whether both are let in by the same token.
+func (a *Agent) SameToken(b *Agent) bool { return a == b || a.token == b.token }
+
+// sameRights says whether both may do the same, as far as it is the agent's own.
+func (a *Agent) sameRights(b *Agent) bool {
+	mine, own := a.profiles[a.Profile]
+	his, also := b.profiles[b.Profile]
+	return a.Approver == b.Approver && a.Profile == b.Profile && own == also && mine.same(his) &&
+		Profile{a.Groups, a.Tools, a.Deny}.same(Profile{b.Groups, b.Tools, b.Deny})
+}
+
+func (p Profile) same(q Profile) bool {
+	return slices.Equal(p.Groups, q.Groups) && slices.Equal(p.Tools, q.Tools) && slices.Equal(p.Deny, q.Deny)
+}
+
 // Open says whether a whole group is open to the agent.
 func (a *Agent) Open(group string) bool {
 	return (len(a.Groups) == 0 && len(a.Tools) == 0) || slices.Contains(a.Groups, group)

@@ -48,8 +48,15 @@ func New(rules Rules) *Policy {
 	return p
 }
 
-// Set replaces the rules. An agent "default" exists unless the rules name it.
-func (p *Policy) Set(rules Rules) {
+// Changes names the agents that a change of rules concerns.
+type Changes struct {
+	Gone    []string
+	Changed []string // another token, or other rights
+}
+
+// Set replaces the rules and says for whom they are others. An agent "default"
+// exists unless the rules name it.
+func (p *Policy) Set(rules Rules) (c Changes) {
 	rules.Agents = slices.Clone(rules.Agents)
 	if !slices.ContainsFunc(rules.Agents, func(a *Agent) bool { return a.Name == DefaultAgent }) {
 		rules.Agents = append(rules.Agents, &Agent{Name: DefaultAgent, Profile: "main", ModelTier: "balanced"})
@@ -58,7 +65,20 @@ func (p *Policy) Set(rules Rules) {
 	for _, a := range rules.Agents {
 		a.profiles, a.token = rules.Profiles, sha256.Sum256([]byte(a.Token))
 	}
-	p.rules.Store(&rules)
+	old := p.rules.Swap(&rules)
+	if old == nil {
+		return c
+	}
+	for _, was := range old.Agents {
+		now, err := p.Agent(was.Name)
+		switch {
+		case err != nil:
+			c.Gone = append(c.Gone, was.Name)
+		case !now.SameToken(was) || !now.sameRights(was):
+			c.Changed = append(c.Changed, was.Name)
+		}
+	}
+	return c
 }
 
 // Agent finds a principal by name.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
@@ -94,5 +95,45 @@ func TestRank(t *testing.T) {
 		if got := p.Rank(c.owner, c.kind, c.name); got != c.want {
 			t.Errorf("%s offers %s %s: rank %d, want %d", c.owner, c.kind, c.name, got, c.want)
 		}
+	}
+}
+
+// A change of rules names whom it concerns and nobody else.
+func TestChanges(t *testing.T) {
+	rules := func(profile Profile, agents ...*Agent) Rules {
+		return Rules{Agents: agents, Profiles: map[string]Profile{"own": profile}}
+	}
+	agent := func(name string, change func(*Agent)) *Agent {
+		a := &Agent{Name: name, Token: "token-of-" + name, Tools: []string{"a", "b"}, Profile: "main"}
+		if change != nil {
+			change(a)
+		}
+		return a
+	}
+	names := []string{"gone", "token", "approver", "tools", "deny", "groups", "profile", "its-profile", "tier", "same"}
+	var before, after []*Agent
+	change := map[string]func(*Agent){
+		"token": func(a *Agent) { a.Token = "another" }, "approver": func(a *Agent) { a.Approver = true },
+		"tools": func(a *Agent) { a.Tools = a.Tools[:1] }, "deny": func(a *Agent) { a.Deny = []string{"b"} },
+		"groups": func(a *Agent) { a.Groups = []string{"g"} }, "profile": func(a *Agent) { a.Profile = "subagent" },
+		"its-profile": func(a *Agent) { a.Profile = "own" }, "tier": func(a *Agent) { a.ModelTier = "high" },
+	}
+	for _, n := range names {
+		was := agent(n, nil)
+		if n == "its-profile" {
+			was.Profile = "own"
+		}
+		before = append(before, was)
+		if n != "gone" {
+			after = append(after, agent(n, change[n]))
+		}
+	}
+	p := New(rules(Profile{Deny: []string{"x"}}, before...))
+	c := p.Set(rules(Profile{Deny: []string{"y"}}, after...))
+	if !slices.Equal(c.Gone, []string{"gone"}) || !slices.Equal(c.Changed, names[1:8]) {
+		t.Errorf("%+v", c)
+	}
+	if c := p.Set(rules(Profile{Deny: []string{"y"}}, after...)); len(c.Gone)+len(c.Changed) != 0 {
+		t.Errorf("the same rules again: %+v", c)
 	}
 }

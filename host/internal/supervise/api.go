@@ -211,6 +211,10 @@ type Status struct {
 	Sandbox        *sandbox.Report // nil = no process
 	LastError      string
 	LastRef        string // its BH code
+	LastErrorAt    time.Time
+	Kept           string // why an older generation or config goes on; empty = it is the newest
+	KeptRef        string // its BH code
+	KeptSince      time.Time
 	Tail           []string
 	MissingGrants  []string // needed, not granted
 	NextAttempt    time.Time

@@ -277,6 +277,7 @@ func (u *unit) ready() {
 	u.mu.Lock()
 	u.at = time.Time{}
 	u.mu.Unlock()
+	u.noteKept(nil)
 	u.set(Ready, "")
 	u.settle.Do(func() { close(u.settled) })
 }

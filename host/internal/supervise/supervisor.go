@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"sync"
@@ -175,6 +176,9 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	wait.Wait()
 	return nil
 }
+
+// RunDirName is how folders for one process each are named in Options.RunDir.
+var RunDirName = regexp.MustCompile(`^p[0-9a-z]{1,13}$`)
 
 // runDir is a fresh short folder for one process.
 func (s *Supervisor) runDir() string {

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"bytes"
 	"context"
 	"maps"
 	"slices"
@@ -11,8 +12,27 @@ import (
 )
 
 // swap brings a new generation up beside the old one and replaces it. When the
-// new one can't be brought up the old one goes on.
+// new one can't be brought up the old one goes on, and the status says so.
 func (u *unit) swap(ctx context.Context, spec Plugin) error {
+	served := u.cur.Load()
+	err := u.replace(ctx, spec)
+	if err != nil && served != nil && u.cur.Load() == served {
+		u.noteKept(err)
+	}
+	return err
+}
+
+// noteKept keeps why what serves is not what was asked for; nil when it is.
+func (u *unit) noteKept(err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.kept, u.keptAt = nil, time.Time{}
+	if err != nil {
+		u.kept, u.keptAt = fault.From(err), time.Now()
+	}
+}
+
+func (u *unit) replace(ctx context.Context, spec Plugin) error {
 	old := u.cur.Load()
 	if old == nil {
 		u.mu.Lock()
@@ -24,6 +44,14 @@ func (u *unit) swap(ctx context.Context, spec Plugin) error {
 	}
 	g, err := u.bring(ctx, spec)
 	if err != nil {
+		return err
+	}
+	if err := u.successor(old, g); err != nil {
+		g.proc.Kill()
+		g.end()
+		u.mu.Lock()
+		u.desc = old.desc
+		u.mu.Unlock()
 		return err
 	}
 	if g.desc.GetSwap() == pluginv1.Swap_SWAP_HANDOVER {
@@ -45,6 +73,27 @@ func (u *unit) swap(ctx context.Context, spec Plugin) error {
 	}
 	u.ready()
 	return nil
+}
+
+// successor refuses another plugin's binary in this one's place: a slip at the copy
+// would take its tools away from whoever uses them. Where the config changed too,
+// or the binary did not, it was meant.
+func (u *unit) successor(old, g *generation) error {
+	if old.desc == g.desc || launchDiffers(old.spec, g.spec) || !bytes.Equal(old.config, g.config) {
+		return nil
+	}
+	if was, is := old.desc.GetName(), g.desc.GetName(); was != is {
+		return fault.New(fault.OtherPlugin, "the binary in plugin %q's place calls itself %q, the one before was %q", u.name, is, was)
+	}
+	u.mu.Lock()
+	had, has, pending := old.latest.GetTools(), g.latest.GetTools(), g.latest.GetPending()
+	u.mu.Unlock()
+	if len(had) == 0 || pending || slices.ContainsFunc(had, func(t *pluginv1.Tool) bool {
+		return slices.ContainsFunc(has, func(n *pluginv1.Tool) bool { return n.GetName() == t.GetName() })
+	}) {
+		return nil
+	}
+	return fault.New(fault.OtherPlugin, "the binary in plugin %q's place offers none of the %d tools that the one before has", u.name, len(had))
 }
 
 // handover takes the exclusive state from the old generation: calls wait, its
@@ -92,6 +141,14 @@ func (u *unit) update(ctx context.Context, spec Plugin) error {
 	if g == nil || launchDiffers(g.spec, spec) {
 		return u.swap(ctx, spec)
 	}
+	err := u.reconfigure(ctx, g, spec)
+	if u.cur.Load() == g {
+		u.noteKept(err)
+	}
+	return err
+}
+
+func (u *unit) reconfigure(ctx context.Context, g *generation, spec Plugin) error {
 	config, _, err := configOf(spec, g.desc)
 	if err != nil {
 		return err

@@ -51,6 +51,9 @@ type unit struct {
 	restart int // unplanned exits
 	waiting int // calls that wait for a generation
 	lastErr *fault.Error
+	lastAt  time.Time    // of lastErr
+	kept    *fault.Error // why an older generation, or config, goes on
+	keptAt  time.Time
 	tail    []string
 	at      time.Time     // of the next attempt
 	holding bool          // calls wait for a handover
@@ -229,7 +232,7 @@ func (u *unit) unplanned(err error) {
 	}
 	u.mu.Lock()
 	u.restart++
-	u.lastErr, u.at = f, now.Add(wait)
+	u.lastErr, u.lastAt, u.at = f, now, now.Add(wait)
 	u.mu.Unlock()
 	u.next.Reset(wait)
 	u.set(state, f.Message)
@@ -363,7 +366,10 @@ func (u *unit) status() Status {
 		st.MissingGrants = missing(u.desc.GetGrants(), u.spec.Grants)
 	}
 	if u.lastErr != nil {
-		st.LastError, st.LastRef = u.lastErr.Message, string(u.lastErr.Ref)
+		st.LastError, st.LastRef, st.LastErrorAt = u.lastErr.Message, string(u.lastErr.Ref), u.lastAt
+	}
+	if u.kept != nil {
+		st.Kept, st.KeptRef, st.KeptSince = u.kept.Message, string(u.kept.Ref), u.keptAt
 	}
 	if u.state == Restarting || u.state == Quarantined {
 		st.NextAttempt = u.at
