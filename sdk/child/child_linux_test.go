@@ -317,7 +317,8 @@ func TestNoChildOutlivesItsParent(t *testing.T) {
 	needNamespaces(t)
 	mark := unique()
 	parent := exec.Command("/proc/self/exe")
-	parent.Env = append(os.Environ(), holdEnv+"="+mark)
+	temp := t.TempDir()
+	parent.Env = append(os.Environ(), holdEnv+"="+mark, "TMPDIR="+temp)
 	out, err := parent.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -330,6 +331,10 @@ func TestNoChildOutlivesItsParent(t *testing.T) {
 		t.Fatalf("%q %v", line, err)
 	}
 	await(t, "the tree", func() bool { return sleepers(t, mark) == 2 })
+	// Nothing lies in the temporary folder that a killed parent could leave.
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+		t.Errorf("%v %v", left, err)
+	}
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,6 @@ type Child struct {
 	done    chan struct{}
 	status  Status
 	err     error
-	staging string
 	stop    sync.Once
 }
 
@@ -103,10 +102,15 @@ func StartAs(ctx context.Context, spec Spec, uid int) (*Child, error) {
 		if err != nil {
 			return nil, fmt.Errorf("child %s: %w", spec.Path, err)
 		}
-		c.staging, o.Staging = dir, dir
+		o.Staging = dir
 	}
-	if err := c.launch(ctx, o); err != nil {
-		c.removeStaging()
+	err := c.launch(ctx, o)
+	if o.Staging != "" {
+		// It was only a mount point, in another namespace, and the program stands on
+		// what was mounted there by now.
+		_ = os.Remove(o.Staging)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("child %s: %w", spec.Path, err)
 	}
 	return c, nil
@@ -216,7 +220,6 @@ func (c *Child) watch(ctx context.Context, dec *json.Decoder, waited <-chan erro
 	close(ended)
 	stopWatch()
 	c.reports.Close()
-	c.removeStaging()
 	c.status = Status{Code: last.Code, Signal: last.Signal, Killed: c.killed.Load()}
 	if decErr != nil || !last.Ended {
 		// The init was killed before it could tell.
@@ -295,12 +298,6 @@ func (c *Child) killTree() {
 	}
 	_ = unix.Kill(-pid, unix.SIGKILL) // it may be gone already
 	_ = c.cmd.Process.Kill()          // likewise
-}
-
-func (c *Child) removeStaging() {
-	if c.staging != "" {
-		_ = os.Remove(c.staging) // it was only a mount point, in another namespace
-	}
 }
 
 // attributes are the namespaces and ties of the init.
