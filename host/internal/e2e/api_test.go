@@ -403,7 +403,7 @@ func TestAPIOperations(t *testing.T) {
 	into[api.PluginStatus](boss.do("POST", "/v1/plugins/fx/start", ""), 200)
 	refused(boss.do("POST", "/v1/plugins/fx/jump", ""), 400, "BH1003")
 	refused(boss.do("POST", "/v1/plugins/none/restart", ""), 404, "BH2014")
-	into[api.Status](boss.do("POST", "/v1/reload", ""), 200)
+	into[api.Reloaded](boss.do("POST", "/v1/reload", ""), 200)
 
 	into[api.CallResult](ann.call("fx_echo", `{"n":1}`), 200)
 	into[api.CallResult](boss.call("fx_echo", `{"n":2}`), 200)
