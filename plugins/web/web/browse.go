@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -21,10 +22,11 @@ type browser struct {
 	conf   *sdk.Config[settings]
 	fetch  atomic.Pointer[fetcher]
 	search *searcher
+	pdf    *pdfReader
 }
 
 func newBrowser() *browser {
-	b := &browser{conf: sdk.NewConfig(defaults())}
+	b := &browser{conf: sdk.NewConfig(defaults()), pdf: newPDFReader()}
 	b.search = &searcher{conf: b.conf}
 	b.conf.Validate = validate
 	b.conf.Configure = func(_ context.Context, s *settings) error { return b.apply(s) }
@@ -86,13 +88,14 @@ func (b *browser) browse(ctx context.Context, _ *sdk.Call, in browseArgs) (sdk.R
 	if err != nil {
 		return sdk.Result{}, err
 	}
-	doc, err := read(p)
+	doc, err := b.read(ctx, p)
 	if err != nil {
 		return sdk.Result{}, err
 	}
 	if p.status >= http.StatusBadRequest {
 		return sdk.Result{}, statusError(p, doc)
 	}
+	notes = append(notes, remarks(doc.note)...)
 	if doc.status != "" {
 		notes = append(notes, shellNote(doc.status))
 	}
@@ -133,7 +136,7 @@ func remarks(note string) []string {
 }
 
 // read turns a body into text by its kind.
-func read(p *fetched) (document, error) {
+func (b *browser) read(ctx context.Context, p *fetched) (document, error) {
 	if len(p.body) == 0 {
 		return document{status: emptyPage}, nil
 	}
@@ -141,13 +144,28 @@ func read(p *fetched) (document, error) {
 	switch k {
 	case markup:
 		return convertHTML(toUTF8(p.contentType, p.body, true), p.url), nil
+	case paper:
+		if p.status >= http.StatusBadRequest {
+			return document{}, nil
+		}
+		if p.cut {
+			return document{}, sdk.Errorf(sdk.ExecutionFailed, "%s%s is a PDF larger than max_page_size, and a part of one can't be read", fetchFailed, p.url)
+		}
+		doc, err := b.pdf.read(ctx, p.body)
+		if own := (*sdk.Error)(nil); err != nil && !errors.As(err, &own) && ctx.Err() == nil {
+			err = sdk.Errorf(sdk.ExecutionFailed, "%s%s is a PDF that can't be read: %w", fetchFailed, p.url, err)
+		}
+		return doc, err
 	case plain:
+		if doc, ok := readFeed(p.body, p.url); ok && !p.cut {
+			return doc, nil
+		}
 		return document{markdown: toUTF8(p.contentType, p.body, false)}, nil
 	}
 	if p.status >= http.StatusBadRequest {
 		return document{}, nil // the status is the news, not the body
 	}
-	return document{}, sdk.Errorf(sdk.ExecutionFailed, "Failed to fetch page: %s is %s (%d bytes), which is no text; web_browse reads HTML, JSON and other text", p.url, media, len(p.body))
+	return document{}, sdk.Errorf(sdk.ExecutionFailed, "Failed to fetch page: %s is %s (%d bytes), which is no text; web_browse reads HTML, PDF, feeds, JSON and other text", p.url, media, len(p.body))
 }
 
 // statusError tells of a page the server refused, with the first of what it said.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/andybalholm/brotli"
 	"github.com/bulkhead-dev/bulkhead/sdk"
 	"github.com/bulkhead-dev/bulkhead/sdk/sdktest"
 	"golang.org/x/text/encoding"
@@ -72,6 +73,24 @@ func site(t *testing.T) *httptest.Server {
 	mux.HandleFunc("/br", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "br")
 		_, _ = io.WriteString(w, "xx")
+	})
+	mux.HandleFunc("/zstd", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "zstd")
+		_, _ = io.WriteString(w, "xx")
+	})
+	mux.HandleFunc("/brotli", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		w.Header().Set("Content-Encoding", "br")
+		z := brotli.NewWriter(w)
+		_, _ = io.WriteString(z, "<p>unpacked, too</p>")
+		_ = z.Close()
+	})
+	mux.HandleFunc("/brotlibomb", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		w.Header().Set("Content-Encoding", "br")
+		z := brotli.NewWriter(w)
+		_, _ = io.Copy(z, io.LimitReader(blanks{}, 64<<20))
+		_ = z.Close()
 	})
 	mux.HandleFunc("/loop", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/loop", http.StatusFound)
@@ -156,7 +175,7 @@ func TestTypesAndCharsets(t *testing.T) {
 	s := start(t, srv, "")
 	for path, want := range map[string]string{
 		"/json": `{"id":9007199254740993,"k":"ü"}`, "/text": "just text", "/cp1251": "Привет, мир", "/sjis": "こんにちは世界",
-		"/undeclared": "größer", "/bom": "\nmarked", "/gzip": "unpacked", "/short": "ok", "/deep": "needle",
+		"/undeclared": "größer", "/bom": "\nmarked", "/gzip": "unpacked", "/brotli": "unpacked, too", "/short": "ok", "/deep": "needle",
 		"/aspx": "All of the page stands in a form here.", "/hops/9": "/text (via http)",
 		"/empty": "[web_browse status: empty]", "/shell": "[web_browse status: js_required]",
 		"/wall": "[web_browse status: blocked_by_consent_wall]",
@@ -169,7 +188,7 @@ func TestTypesAndCharsets(t *testing.T) {
 		t.Errorf("a short page is not a shell: %s", r.Text)
 	}
 	for path, want := range map[string]string{
-		"/png": "image/png (12 bytes), which is no text", "/liar": "image/png", "/pdf": "application/pdf", "/br": `encoding "br"`,
+		"/png": "image/png (12 bytes), which is no text", "/liar": "image/png", "/pdf": "is a PDF that can't be read", "/br": "EOF", "/zstd": `encoding "zstd"`,
 		"/nowhere": "answered 404 Not Found; it says: 404 page not found", "/teapot": "answered 503 Service Unavailable; it says: come back later",
 		"/loop": "redirects more than 10 times", "/hops/10": "redirects more than 10 times",
 	} {
@@ -193,7 +212,7 @@ func TestUndeclaredCharset(t *testing.T) {
 func TestLimits(t *testing.T) {
 	srv := site(t)
 	s := start(t, srv, `,"max_page_size":"64KiB","fetch_timeout":"1s"`)
-	for _, path := range []string{"/endless", "/gzipbomb"} {
+	for _, path := range []string{"/endless", "/gzipbomb", "/brotlibomb"} {
 		r := browse(s, srv.URL+path)
 		if r.IsError || !strings.Contains(r.Text, "[web_browse status: cut] The page is larger than 64KiB") || len(r.Text) > 80<<10 {
 			t.Errorf("%s: %d bytes, %s %.200s", path, len(r.Text), r.Message, r.Text)

@@ -19,6 +19,7 @@ const (
 	binary kind = iota
 	plain       // kept as it is
 	markup      // HTML, to be converted
+	paper       // PDF
 )
 
 // classify tells the kind of a body by its declared type, and by its first bytes
@@ -31,6 +32,9 @@ func classify(contentType string, body []byte) (kind, string) {
 	sniffed, _, _ := mime.ParseMediaType(http.DetectContentType(body)) // constant strings: always parse
 	if media == "" || media == "application/octet-stream" {
 		media = sniffed
+	}
+	if bytes.HasPrefix(body, []byte("%PDF-")) { // whatever it is called
+		return paper, "application/pdf"
 	}
 	k := binary
 	switch {

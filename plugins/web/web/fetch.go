@@ -1,6 +1,7 @@
 package web
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/andybalholm/brotli"
 	"github.com/bulkhead-dev/bulkhead/sdk"
 	"golang.org/x/net/http/httpproxy"
 )
@@ -140,22 +142,45 @@ func (f *fetcher) get(ctx context.Context, u *url.URL) (*fetched, error) {
 	req.Header.Set("User-Agent", f.userAgent)
 	req.Header.Set("Accept", "text/html,application/xhtml+xml,application/json;q=0.9,text/*;q=0.9,*/*;q=0.5")
 	req.Header.Set("Accept-Language", "en,*;q=0.5")
+	req.Header.Set("Accept-Encoding", "gzip, br")
 	resp, err := f.client.Do(req)
 	if err != nil {
 		return nil, f.explain(ctx, u, err)
 	}
 	defer resp.Body.Close()
 	p := &fetched{url: resp.Request.URL, status: resp.StatusCode, contentType: resp.Header.Get("Content-Type")}
-	if enc := resp.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
-		return nil, sdk.Errorf(sdk.ExecutionFailed, "Failed to fetch page: the server sends it in the encoding %q, which was not asked for", enc)
+	unpacked, err := unpack(resp)
+	if err != nil {
+		return nil, err
 	}
-	p.body, err = io.ReadAll(io.LimitReader(resp.Body, f.max+1))
+	p.body, err = io.ReadAll(io.LimitReader(unpacked, f.max+1))
 	if int64(len(p.body)) > f.max {
 		p.body, p.cut = p.body[:f.max], true
 	} else if err != nil {
 		return nil, f.explain(ctx, u, err)
 	}
 	return p, nil
+}
+
+// unpack reads the body in the encodings that were asked for. What comes out is
+// what limits count, so no bomb is unpacked whole.
+func unpack(resp *http.Response) (io.Reader, error) {
+	switch enc := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); enc {
+	case "", "identity":
+		return resp.Body, nil
+	case "br":
+		return brotli.NewReader(resp.Body), nil
+	case "gzip", "x-gzip":
+		z, err := gzip.NewReader(resp.Body)
+		if errors.Is(err, io.EOF) { // nothing at all, as after a redirect
+			return resp.Body, nil
+		} else if err != nil {
+			return nil, sdk.Errorf(sdk.ExecutionFailed, "%sthe body is said to be gzip and is not: %w", fetchFailed, err)
+		}
+		return z, nil
+	default:
+		return nil, sdk.Errorf(sdk.ExecutionFailed, "%sthe server sends it in the encoding %q, which was not asked for", fetchFailed, enc)
+	}
 }
 
 // api gets the answer of a site's interface, which is useless when cut.

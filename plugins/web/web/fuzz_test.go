@@ -15,8 +15,9 @@ func FuzzConvert(f *testing.F) {
 	}
 	f.Add([]byte("{\"a\":1}"), "application/json; charset=utf-16")
 	at := &url.URL{Scheme: "https", Host: "example.com", Path: "/a/b"}
+	b := newBrowser()
 	f.Fuzz(func(t *testing.T, body []byte, contentType string) {
-		doc, err := read(&fetched{url: at, status: 200, contentType: contentType, body: body})
+		doc, err := b.read(t.Context(), &fetched{url: at, status: 200, contentType: contentType, body: body})
 		if err != nil {
 			return
 		}

@@ -21,6 +21,7 @@ type document struct {
 	title    string
 	markdown string
 	status   string // of a page that is only a shell; empty for a real one
+	note     string // what is left out
 }
 
 // Statuses of pages whose body was not read.
