@@ -4,7 +4,10 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"os/exec"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -201,4 +204,43 @@ func TestOneAgentsShare(t *testing.T) {
 	if f := boss.listen(ctx); f.code != 200 {
 		t.Errorf("another agent: %d", f.code)
 	}
+}
+
+// A flood of one agent fills its own share of what the host takes at a time.
+func TestFloodOfOneAgent(t *testing.T) {
+	w := newAPIWorld(t, instance("fx", ""), "fixture")
+	w.serveBy(exec.Command("bash", "-c", "ulimit -n 384; exec "+bulkhead(t)+" serve")) // 192 connections, of which one agent has 48
+	ann, boss := w.as("ann"), w.as("boss")
+	ctx, end := context.WithTimeout(t.Context(), time.Minute)
+	defer end()
+	var refusals atomic.Int64
+	var all sync.WaitGroup
+	for range 80 {
+		all.Go(func() {
+			req, err := http.NewRequestWithContext(ctx, "POST", ann.url+"/v1/tools/fx_slow/call", strings.NewReader(`{"arguments":{"ms":60000}}`))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			req.Header.Set("Authorization", "Bearer "+ann.token)
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				return // the end of the test
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != "" {
+				refusals.Add(1)
+			}
+		})
+	}
+	testbin.Await(t, 20*time.Second, "what is over the share to be refused", func() bool { return refusals.Load() >= 32 })
+	if a := boss.do("GET", "/v1/tools", ""); a.code != 200 {
+		t.Errorf("another agent: %d %s", a.code, a.body)
+	}
+	if n := refusals.Load(); n != 32 {
+		t.Errorf("%d of 80 refused", n)
+	}
+	end()
+	all.Wait()
+	testbin.Await(t, 20*time.Second, "a place to be free again", func() bool { return ann.do("GET", "/v1/tools", "").code == 200 })
 }

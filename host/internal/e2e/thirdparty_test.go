@@ -175,7 +175,7 @@ func TestPluginNewRefuses(t *testing.T) {
 	if after, err := os.ReadFile(filepath.Join(s.dir, "main.go")); err != nil || string(after) != string(before) {
 		t.Errorf("main.go was changed: %v", err)
 	}
-	for _, name := range []string{"", "Weather", "../up", "a b", "1st", strings.Repeat("n", 41), "x/y"} {
+	for _, name := range []string{"", "Weather", "../up", "a b", "a_b", "1st", strings.Repeat("n", 41), "x/y"} {
 		w.fails(2, []string{"is no name for a plugin"}, "plugin", "new", name, filepath.Join(t.TempDir(), "x"))
 	}
 	w.fails(1, []string{"--sdk", "no such file"}, "plugin", "new", "third", "--sdk", w.dir)
@@ -185,7 +185,8 @@ func TestPluginNewRefuses(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(w.dir, "bulkhead-plugin-third")); err == nil {
 		t.Error("a refused plugin has a folder")
 	}
-	// Without --sdk the published module is meant.
+	// Without --sdk the published module is meant, and that there is none yet is said.
+	says(t, w.ok("plugin", "new", "fourth"), "there is none yet", "--sdk FOLDER")
 	out := w.ok("plugin", "new", "third", "--json")
 	text, err := os.ReadFile(filepath.Join(w.dir, "bulkhead-plugin-third", "go.mod"))
 	if err != nil || strings.Contains(string(text), "replace") || !strings.Contains(out, `"go.mod"`) {
