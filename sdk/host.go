@@ -63,6 +63,21 @@ func (h *Host) Ask(ctx context.Context, q InputRequest) (Answer, error) {
 	return answerFromProto(resp.GetAnswer()), nil
 }
 
+// AnswerQuestion settles a question that this plugin asked by NeedInput or Ask in
+// the scope's session, as that session's agent: action is accept, decline or
+// cancel. A question of another session is unknown, and a decision is taken only
+// after the user has said something since it was asked. It gives the result of the
+// call that goes on; known is false when its caller still waits and gets it.
+func (h *Host) AnswerQuestion(ctx context.Context, id, action string, content json.RawMessage) (r Result, known bool, err error) {
+	resp, err := ask(ctx, h, hostSlow, &pluginv1.AnswerQuestionRequest{
+		Scope: h.scope, QuestionId: utf8(id), Action: action, Content: content,
+	}, pluginv1.HostServiceClient.AnswerQuestion)
+	if err != nil || resp.GetResult() == nil {
+		return Result{}, false, err
+	}
+	return resultFromProto(resp.GetResult()), true, nil
+}
+
 // CallEvents takes what a nested call sends before its result; each may be nil.
 type CallEvents struct {
 	Progress func(done, total float64, message string)

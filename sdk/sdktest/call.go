@@ -84,6 +84,15 @@ func Resource() CallOption {
 	return func(c *call) { c.req.Kind = pluginv1.InvokeRequest_KIND_RESOURCE }
 }
 
+// Completing makes the call a completion of one argument: ref is a prompt's name or
+// a template's URI, context the arguments settled so far as JSON.
+func Completing(kind, ref, argument, value, context string) CallOption {
+	return func(c *call) {
+		c.req.Kind = pluginv1.InvokeRequest_KIND_COMPLETE
+		c.req.Completion = &pluginv1.CompletionTarget{RefKind: kind, Ref: ref, Argument: argument, Value: value, Context: []byte(context)}
+	}
+}
+
 var callIDs atomic.Int64
 
 // Call calls a tool with JSON arguments and waits for its result. It fails the

@@ -91,13 +91,26 @@ func (p *Pipeline) facts(c *call) *pluginv1.RunFacts {
 	f := &pluginv1.RunFacts{Run: c.Run, ModelTier: c.ModelTier, Chain: slices.Clone(c.chain), CanElicit: c.CanElicit}
 	if c.Agent != nil {
 		f.Agent, f.Profile = c.Agent.Name, c.Agent.Profile
-		f.CanAnswer = c.plugin() == "" && c.Agent.Profile != "scheduled"
-		f.MayTask = c.plugin() == ""
+		f.CanAnswer = c.forwarded() && c.Agent.Profile != "scheduled"
+		f.MayTask = c.forwarded()
+		if find, ok := p.Registry.Snapshot().Tool(FindTools); ok {
+			f.ListsFindTools = c.Agent.Allows(find)
+		}
 	}
 	if c.Session != nil {
 		f.Namespace = c.Session.Namespace
 	}
 	return f
+}
+
+// FindTools is the tool whose presence in an agent's list lets tools come on demand.
+const FindTools = "mcp_find_tools"
+
+// forwarded reports whether the agent itself made the call, or the tool's own plugin
+// for it and nobody else: what the agent can then the call still can.
+func (c *call) forwarded() bool {
+	owner := c.owner()
+	return !slices.ContainsFunc(c.chain, func(plugin string) bool { return plugin != owner })
 }
 
 // timeout is the time this call gets: what the caller asked, else the tool's,

@@ -3,7 +3,9 @@ package call
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 	"github.com/bulkhead-dev/bulkhead/host/internal/question"
@@ -103,16 +105,53 @@ func (p *Pipeline) hold(ctx context.Context, c *call, reply *Reply, parked *ques
 		above.clock.pause()
 		defer above.clock.resume()
 	}
-	input, err := parked.Wait(ctx, c.Hold)
+	input, err := parked.Wait(ctx, patience(c, parked.Questions))
 	if err == question.ErrStillOpen {
 		reply.Questions = parked.Questions
-		return true, waiting(c, parked.Questions), nil
+		c.root().leaveOpen(parked.Questions)
+		return true, Waiting(parked.Questions), nil
 	}
 	if err != nil {
 		return true, nil, err
 	}
 	p.take(c, parked.Frozen, input)
 	return false, nil, nil
+}
+
+// patience is how long a caller waits for answers. It does not wait for its own:
+// an agent whose client can't show a question must get it to be able to answer it.
+func patience(c *call, questions []store.Question) time.Duration {
+	own := !slices.ContainsFunc(questions, func(q store.Question) bool { return q.Audience != "agent" })
+	if own && !c.CanElicit {
+		return 0
+	}
+	return c.Hold
+}
+
+// root is the agent's own call above c.
+func (c *call) root() *call {
+	for c.parent != nil {
+		c = c.parent
+	}
+	return c
+}
+
+func (c *call) leaveOpen(questions []store.Question) {
+	c.openMu.Lock()
+	defer c.openMu.Unlock()
+	c.open = append(c.open, questions...)
+}
+
+// leftOpen are the questions of nested calls that a result tells of: the caller's
+// door shows them as it shows the call's own.
+func (c *call) leftOpen(result *pluginv1.Result) []store.Question {
+	ref := result.Error.GetRef()
+	if ref != string(fault.NeedsApproval) && ref != string(fault.WaitingForPerson) {
+		return nil
+	}
+	c.openMu.Lock()
+	defer c.openMu.Unlock()
+	return slices.DeleteFunc(c.open, func(q store.Question) bool { return !strings.Contains(result.Error.Message, q.ID) })
 }
 
 // take makes c the one call that goes on with a frozen one. Round 0 was frozen by
@@ -124,13 +163,12 @@ func (p *Pipeline) take(c *call, f store.FrozenCall, input map[string]*pluginv1.
 	}
 }
 
-// waiting is the result of a call whose caller's patience ended first.
-func waiting(c *call, questions []store.Question) *pluginv1.Result {
+// Waiting is the result of a call whose caller's patience ended first.
+func Waiting(questions []store.Question) *pluginv1.Result {
 	ids := make([]string, len(questions))
 	kinds := make([]string, len(questions))
 	for i, q := range questions {
-		ids[i] = q.ID
-		kinds[i] = fmt.Sprintf("%s (%s): %s", q.ID, q.Kind, clip(q.Message, 500))
+		ids[i], kinds[i] = q.ID, Describe(q)
 	}
 	what := "an answer"
 	f := fault.New(fault.WaitingForPerson, "")
@@ -140,6 +178,29 @@ func waiting(c *call, questions []store.Question) *pluginv1.Result {
 	f.Message = fmt.Sprintf("waiting for %s %s; call again with the same arguments, or answer it\n%s",
 		what, strings.Join(ids, ", "), strings.Join(kinds, "\n"))
 	return Failed(f)
+}
+
+// shownMessage and shownSchema are how many bytes of a question stand in a text.
+const (
+	shownMessage = 500
+	shownAsked   = 2000 // of one that the agent itself is to answer
+	shownSchema  = 4000
+)
+
+// Describe is a question as a text: its id, what it is, and what fits.
+func Describe(q store.Question) string {
+	shown := shownMessage
+	if q.Audience == "agent" {
+		shown = shownAsked
+	}
+	text := fmt.Sprintf("%s (%s): %s", q.ID, q.Kind, clip(q.Message, shown))
+	if q.Kind == "url" {
+		text += "\n  page: " + q.URL
+	}
+	if q.Kind == "form" && len(q.Schema) > 0 {
+		text += "\n  an answer fits " + clip(q.Schema, shownSchema)
+	}
+	return text
 }
 
 // rounds dispatches the call until it has a result that is not a question.
@@ -162,6 +223,11 @@ func (p *Pipeline) rounds(ctx context.Context, c *call, reply *Reply) (*pluginv1
 		frozen := p.freeze(c)
 		frozen.Round, frozen.State = round, result.NeedsInput.State
 		parked, err := p.Questions.Park(ctx, frozen, result.NeedsInput.Requests)
+		if err != nil && full(err, result.NeedsInput.Requests) {
+			// No room for a question is no reason to lose the call: it goes on unanswered.
+			c.attempt = &pluginv1.Attempt{Round: uint32(round), State: frozen.State, Input: unanswered(result.NeedsInput.Requests, err)}
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -170,6 +236,20 @@ func (p *Pipeline) rounds(ctx context.Context, c *call, reply *Reply) (*pluginv1
 			return result, err
 		}
 	}
+}
+
+// full reports whether questions that may be declined found no room.
+func full(err error, requests []*pluginv1.InputRequest) bool {
+	return fault.From(err).Ref == fault.QuestionLimit &&
+		!slices.ContainsFunc(requests, func(r *pluginv1.InputRequest) bool { return r.Kind == "approval" })
+}
+
+func unanswered(requests []*pluginv1.InputRequest, why error) map[string]*pluginv1.Answer {
+	out := map[string]*pluginv1.Answer{}
+	for _, r := range requests {
+		out[r.Id] = &pluginv1.Answer{Action: "decline", AnsweredBy: "host", Reason: fault.From(why).Message}
+	}
+	return out
 }
 
 // Resume runs an answered call whose caller is gone; it is the desk's Resume.

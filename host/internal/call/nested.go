@@ -31,7 +31,7 @@ func (p *Pipeline) CallWithin(ctx context.Context, live Live, n Nested) *Reply {
 	who.Door = "plugin"
 	return p.run(ctx, &call{
 		Request: &Request{Caller: who, Tool: n.Tool, Arguments: n.Arguments, Timeout: n.Timeout, Raw: true,
-			Events: n.Events, TraceParent: parent.TraceParent, Hold: MaxTimeout, Asked: live.Root().Asked},
+			Events: n.Events, TraceParent: parent.TraceParent, Hold: live.Root().Hold, Asked: live.Root().Asked},
 		name: n.Tool, args: n.Arguments, attempt: &pluginv1.Attempt{},
 		chain: append(slices.Clone(parent.chain), n.Plugin), parent: parent,
 	})

@@ -83,6 +83,9 @@ type call struct {
 	clock   *clock
 	attempt *pluginv1.Attempt
 	taken   bool // it goes on with a frozen call
+
+	openMu sync.Mutex
+	open   []store.Question // of nested calls that came back with them
 }
 
 // owner is the plugin that is asked.
@@ -137,6 +140,9 @@ func (p *Pipeline) run(ctx context.Context, c *call) *Reply {
 		result = Failed(err)
 	}
 	reply.Tool, reply.Result = c.name, result
+	if c.parent == nil && len(reply.Questions) == 0 && result.Error != nil {
+		reply.Questions = c.leftOpen(result)
+	}
 	if c.tool != nil {
 		reply.Tool = c.tool.Name
 	}

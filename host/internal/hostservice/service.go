@@ -226,6 +226,9 @@ func (s *service) Ask(ctx context.Context, r *pluginv1.AskRequest) (*pluginv1.As
 			asked = func(q store.Question) { hear(ctx, []store.Question{q}) }
 		}
 	}
+	if sc.live == nil {
+		asked = func(q store.Question) { s.tellAsked(ctx, q) }
+	}
 	frozen := question.NewCall(sc.agent.Name, sc.session.ID, run, "", tool, s.who.plugin, nil)
 	answer, id, err := s.Questions.Ask(ctx, frozen, r.Request, asked)
 	if err != nil {

@@ -29,8 +29,8 @@ func TestConformance(t *testing.T) {
 		t.Skipf("the conformance suite is not installed: run `make tools` (%v)", err)
 	}
 	for version, scenarios := range map[string][]string{
-		"2025-11-25": {"initialize", "tools_call", "sse-retry"},
-		"2026-07-28": {"tools_call", "request-metadata", "http-standard-headers", "http-custom-headers", "http-invalid-tool-headers", "json-schema-ref-no-deref", "json-schema-2020-12-preservation"},
+		"2025-11-25": {"initialize", "tools_call", "sse-retry", "elicitation-sep1034-client-defaults"},
+		"2026-07-28": {"tools_call", "request-metadata", "http-standard-headers", "http-custom-headers", "http-invalid-tool-headers", "json-schema-ref-no-deref", "json-schema-2020-12-preservation", "sep-2322-client-request-state"},
 	} {
 		for _, scenario := range scenarios {
 			t.Run(version+"/"+scenario, func(t *testing.T) {
@@ -49,7 +49,8 @@ func TestConformance(t *testing.T) {
 func conformanceClient(scenario string) {
 	tb := &failing{}
 	defer tb.end()
-	s := sdktest.Start(tb, Plugin(), sdktest.Config(conf{"server": []conf{{"name": "x", "url": os.Args[len(os.Args)-1]}}}.String()))
+	s := sdktest.Start(tb, Plugin(), sdktest.Config(conf{"server": []conf{{"name": "x", "url": os.Args[len(os.Args)-1],
+		"elicitation": conf{"mode": "defaults", "defaults": conf{"confirmed": true}}}}}.String()))
 	var typed []string
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		var rows []row
@@ -75,6 +76,12 @@ func conformanceClient(scenario string) {
 	switch scenario {
 	case "tools_call":
 		s.Call("x__add_numbers", `{"a":5,"b":3}`)
+	case "elicitation-sep1034-client-defaults":
+		s.Call("x__test_client_elicitation_defaults", `{}`)
+	case "sep-2322-client-request-state":
+		for _, tool := range []string{"echo_state", "unrelated", "no_state", "no_result_type"} {
+			s.Call("x__test_mrtr_"+tool, `{}`)
+		}
 	case "sse-retry":
 		s.Call("x__test_reconnection", `{}`)
 	case "http-custom-headers":

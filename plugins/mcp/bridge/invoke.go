@@ -73,26 +73,48 @@ func (s *server) callTool(ctx context.Context, call *sdk.Call, name string) (sdk
 		tool = t.Tool
 		return t.Tool, nil
 	}
+	a := s.askingFor(call, name, args)
+	x := &exchange{method: "tools/call", look: look, progress: call.Progress, asking: a, back: s.handsBack(call), tasks: s.mayTask(call)}
 	once := func(args json.RawMessage) (sdk.Result, error) {
-		out, save, err := s.outgoing(ctx, call, name, args)
+		a.args = args
+		if call.Round > 0 && !a.repeated {
+			if err := s.takeUp(ctx, call, x); err != nil {
+				return sdk.Result{}, err
+			}
+		}
+		out, save, err := s.outgoing(ctx, call, name, a.args)
 		if err != nil {
 			return sdk.Result{}, err
 		}
-		raw, err := s.request(ctx, "tools/call", toolParams(name, out), look, call.Progress)
+		x.params, x.save = toolParams(name, out), save
+		raw, err := s.converse(ctx, x)
 		if err != nil {
-			return s.toolFailure(ctx, name, tool, args, limit, err)
+			return s.toolFailure(ctx, name, tool, a.args, limit, err)
 		}
-		return s.incoming(ctx, tool, args, raw, save)
+		if x.created != nil {
+			defer x.free()
+			return s.taskStarted(ctx, x, x.created)
+		}
+		return s.incoming(ctx, tool, a.args, raw, save)
 	}
-	first, err := once(args)
-	if err != nil {
-		return first, err
+	result, err := once(args)
+	var back *handedBack
+	if errors.As(err, &back) {
+		return back.result, nil
 	}
-	result, err := s.recover(call.SessionRef, tool, args, first, once)
-	if err == nil && complaint(&result) == "" {
-		s.b.recent.note(call.SessionRef, call.Name, args)
+	if err == nil && x.created == nil {
+		x.responses, x.state, a.repeated = nil, nil, true
+		result, err = s.recover(call.SessionRef, tool, a.args, result, once)
+		if err == nil && complaint(&result) == "" {
+			s.b.recent.note(call.SessionRef, call.Name, a.args)
+		}
 	}
-	return result, err
+	return a.noted(s.conf.Name, tool, result, err)
+}
+
+// askingFor makes the record of what a server asks during a call.
+func (s *server) askingFor(call *sdk.Call, tool string, args json.RawMessage) *asking {
+	return &asking{what: fmt.Sprintf("the tool %q", tool), tool: tool, args: args, call: call, session: call.SessionRef, namespace: call.Namespace}
 }
 
 // toolParams are the parameters of tools/call; the arguments stay the bytes they are.
@@ -104,40 +126,6 @@ func toolParams(name string, args json.RawMessage) json.RawMessage {
 	out.Write(args)
 	out.WriteByte('}')
 	return out.Bytes()
-}
-
-// request sends a request over a leased link. It is sent again, once and over a
-// new connection, when it provably did not run or may run twice.
-func (s *server) request(ctx context.Context, method string, params json.RawMessage, look func(*view) (*downstream.Tool, error), progress downstream.Progress) (json.RawMessage, error) {
-	for again := false; ; again = true {
-		l, err := s.acquire(ctx)
-		if err != nil {
-			return nil, err
-		}
-		raw, tool, err := s.over(ctx, l, method, params, look, progress)
-		if err == nil {
-			return raw, nil
-		}
-		var auth *downstream.AuthError
-		if errors.As(err, &auth) {
-			if auth.Status == 401 {
-				s.deny(l, err)
-			}
-			return nil, err
-		}
-		if !downstream.Broken(err) {
-			return nil, err
-		}
-		s.renew(l)
-		repeatable := method != "tools/call" || (tool != nil && tool.Repeatable)
-		if again || ctx.Err() != nil || (!downstream.Unsent(err) && !repeatable) {
-			return nil, err
-		}
-		s.log.Info("once more over a new connection", "method", method, "reason", err)
-		if err := s.left(ctx, l); err != nil {
-			return nil, err
-		}
-	}
 }
 
 // left waits until the owner has let go of a link.
@@ -157,26 +145,16 @@ func (s *server) left(ctx context.Context, l *link) error {
 	}
 }
 
-func (s *server) over(ctx context.Context, l *link, method string, params json.RawMessage, look func(*view) (*downstream.Tool, error), progress downstream.Progress) (json.RawMessage, *downstream.Tool, error) {
-	defer l.release()
-	var tool *downstream.Tool
-	if look != nil {
-		var err error
-		if tool, err = look(l.view.Load()); err != nil {
-			return nil, nil, err
-		}
-	}
-	raw, err := l.conn.Request(ctx, method, params, tool, progress)
-	return raw, tool, err
-}
-
 // failure turns what went wrong into an error with a code.
 func (s *server) failure(ctx context.Context, what string, limit time.Duration, err error) error {
 	var own *sdk.Error
 	var rpc *downstream.RPCError
 	var auth *downstream.AuthError
 	var status *downstream.StatusError
+	var back *handedBack
 	switch {
+	case errors.As(err, &back):
+		return back
 	case errors.As(err, &own):
 		return own
 	case errors.Is(context.Cause(ctx), errTimeUp):
@@ -223,7 +201,7 @@ func (s *server) simple(ctx context.Context, what, method string, params json.Ra
 	limit := s.inForce().CallTimeout(&s.conf)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeUp)
 	defer cancel()
-	raw, err := s.request(ctx, method, params, nil, nil)
+	raw, err := s.converse(ctx, &exchange{method: method, params: params, asking: &asking{what: what, args: params}})
 	if err != nil {
 		return nil, s.failure(ctx, what, limit, err)
 	}

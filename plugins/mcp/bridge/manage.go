@@ -12,19 +12,22 @@ import (
 	"github.com/bulkhead-dev/bulkhead/sdk/toolschema"
 )
 
+// manage makes one of the mcp_* tools.
+func (b *Bridge) manage(name, schema string, tier sdk.Tier, f func(context.Context, *sdk.Call, arguments) (sdk.Result, error), opts ...sdk.ToolOption) *sdk.Tool {
+	opts = append([]sdk.ToolOption{sdk.WithSource("mcp:management"), sdk.WithGroup("mcp"), sdk.WithTier(tier), sdk.WithTimeout(hostMax)}, opts...)
+	return sdk.RawTool(name, descriptions[name], json.RawMessage(schema), func(ctx context.Context, call *sdk.Call) (sdk.Result, error) {
+		args, err := readArguments(call.Arguments)
+		if err != nil {
+			return sdk.Result{}, err
+		}
+		return f(ctx, call, args)
+	}, opts...)
+}
+
 // management is the offer of the mcp_* tools. Their schemas are written by hand:
 // models get arguments wrong in ways that these take.
 func (b *Bridge) management(mode string) sdk.Offer {
-	manage := func(name, schema string, tier sdk.Tier, f func(context.Context, *sdk.Call, arguments) (sdk.Result, error), opts ...sdk.ToolOption) *sdk.Tool {
-		opts = append([]sdk.ToolOption{sdk.WithSource("mcp:management"), sdk.WithGroup("mcp"), sdk.WithTier(tier), sdk.WithTimeout(hostMax)}, opts...)
-		return sdk.RawTool(name, descriptions[name], json.RawMessage(schema), func(ctx context.Context, call *sdk.Call) (sdk.Result, error) {
-			args, err := readArguments(call.Arguments)
-			if err != nil {
-				return sdk.Result{}, err
-			}
-			return f(ctx, call, args)
-		}, opts...)
-	}
+	manage := b.manage
 	const server = `"server_name":{"type":"string","description":"Name of the server, from mcp_list_services."}`
 	return sdk.Offer{
 		Tools: []*sdk.Tool{
@@ -75,6 +78,8 @@ var descriptions = map[string]string{
 	"mcp_register_server":     "Connects another MCP server by its URL and keeps it. Only for new names.",
 	"mcp_unregister_server":   "Disconnects and forgets a server that was added by mcp_register_server.",
 	searchServices:            "Ranks the known services by how well they fit a task, each with its best tools. For choosing where to go.",
+	"mcp_answer":              "Answers a question that an MCP server asked during a call, or declines it, and gives what the call then gave. A decision is the user's: ask first, and answer when the user has said what to do.",
+	"mcp_cancel_task":         "Stops a background task that this session started on an MCP server.",
 	toolschema.MCPServerIndex: "Gives the servers with their tools, for other plugins.",
 }
 

@@ -35,6 +35,11 @@ type Bridge struct {
 
 	changing sync.Mutex // held while servers are added and removed as a whole
 	file     *jsonFile  // the mcp.json; nil = none
+
+	pending pending
+	tasks   tasks
+	// background is what Activate starts and Drain waits for, beside the servers.
+	background sync.WaitGroup
 }
 
 // Plugin builds the plugin.
@@ -67,6 +72,9 @@ func (b *Bridge) configure(_ context.Context, s *settings.Settings) error {
 	defer b.changing.Unlock()
 	b.setFile(s)
 	servers := b.wanted(s)
+	if err := b.offerFollowers(s, servers); err != nil {
+		return err
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, conf := range servers {
@@ -193,6 +201,7 @@ func (b *Bridge) activate(ctx context.Context) error {
 	if f := b.file; f != nil {
 		go f.follow(ctx)
 	}
+	b.background.Go(func() { b.tasks.start(ctx, b) })
 	return nil
 }
 
@@ -251,6 +260,9 @@ func (b *Bridge) replace(new *settings.Settings, servers []settings.Server, same
 	}
 	run := b.run
 	b.mu.Unlock()
+	b.dropTasks(gone, func(identity string) bool {
+		return slices.ContainsFunc(fresh, func(f *server) bool { return f.id == identity && f.conf.Tasks })
+	})
 	var wg sync.WaitGroup
 	for _, s := range gone {
 		wg.Go(s.halt)
@@ -266,6 +278,9 @@ func (b *Bridge) replace(new *settings.Settings, servers []settings.Server, same
 		for _, s := range fresh {
 			s.start(run)
 		}
+	}
+	if err := b.offerFollowers(new, servers); err != nil {
+		b.plugin.Logger().Warn("tools that follow the servers are not offered", "error", err)
 	}
 }
 
@@ -297,6 +312,7 @@ func (b *Bridge) drain(ctx context.Context, _ string) error {
 	if file != nil {
 		wg.Go(func() { file.end(following) })
 	}
+	wg.Go(func() { b.background.Wait(); b.tasks.end() })
 	for _, s := range all {
 		wg.Go(s.halt)
 	}

@@ -69,6 +69,9 @@ type server struct {
 	attempts int
 	change   chan struct{}
 	known    downstream.Known // the owner's alone
+
+	askMu  sync.Mutex
+	asking map[*asking]bool // requests that run, to which questions may belong
 }
 
 func newServer(b *Bridge, conf settings.Server, agent bool) *server {
@@ -187,6 +190,7 @@ func (s *server) connect(ctx context.Context) (*link, error) {
 	conn, err := downstream.Connect(try, s.target(), downstream.Events{
 		Changed:         func(downstream.Change) { poke(s.changed) },
 		ResourceUpdated: func(uri string) { s.b.plugin.Offers().ResourceUpdated(uri) },
+		Asked:           s.onConnection,
 	})
 	var surface *downstream.Surface
 	if err == nil {
@@ -405,7 +409,7 @@ func (s *server) target() downstream.Target {
 	t := downstream.Target{
 		Name: s.conf.Name, Transport: transport, Known: s.known, URL: s.conf.URL, Headers: headers, AllowAddr: s.allow,
 		Command: s.conf.Command, Dir: s.conf.Dir, Env: s.conf.Env, CallTimeout: c.CallTimeout(&s.conf), Log: s.log, ClientVersion: Version,
-		Walls: downstream.Walls{SharedDir: facts.SharedDir}, Isolated: s.conf.Isolation == "server",
+		Walls: downstream.Walls{SharedDir: facts.SharedDir}, Isolated: s.conf.Isolation == "server", Asks: s.asks(),
 	}
 	if s.conf.Stdio() {
 		t.Walls.Home = filepath.Join(facts.DataDir, "servers", s.conf.Name)

@@ -139,16 +139,29 @@ func (c *Conn) end(why error) {
 // Request sends one request and gives its result as the server wrote it. params
 // is a JSON object or empty. tool is the tool a tools/call is for.
 func (c *Conn) Request(ctx context.Context, method string, params json.RawMessage, tool *Tool, progress Progress) (json.RawMessage, error) {
+	return c.Send(ctx, method, params, Sending{Tool: tool, Progress: progress})
+}
+
+// Sending is what a request may have beside its parameters.
+type Sending struct {
+	Tool     *Tool // that a tools/call is for
+	Progress Progress
+	Tasks    bool // the server may make a task of it
+}
+
+// Send is Request with more to say.
+func (c *Conn) Send(ctx context.Context, method string, params json.RawMessage, how Sending) (json.RawMessage, error) {
+	tool, progress := how.Tool, how.Progress
 	select {
 	case <-c.done:
 		return nil, fmt.Errorf("%w: %w", ErrClosed, c.Err())
 	default:
 	}
 	if c.remote != nil {
-		return c.viaRemote(ctx, method, params, tool, progress)
+		return c.viaRemote(ctx, method, params, how)
 	}
 	id := "bulkhead-" + strconv.FormatUint(c.ids.Add(1), 10)
-	params = c.withMeta(params, id, progress)
+	params = c.withMeta(params, id, how)
 	if progress != nil {
 		c.mu.Lock()
 		c.progress[id] = progress
@@ -185,8 +198,8 @@ func (c *Conn) Request(ctx context.Context, method string, params json.RawMessag
 }
 
 // viaRemote is Request by way of the worker.
-func (c *Conn) viaRemote(ctx context.Context, method string, params json.RawMessage, tool *Tool, progress Progress) (json.RawMessage, error) {
-	raw, err := c.remote.request(ctx, c, method, params, tool, progress)
+func (c *Conn) viaRemote(ctx context.Context, method string, params json.RawMessage, how Sending) (json.RawMessage, error) {
+	raw, err := c.remote.request(ctx, c, method, params, how)
 	var sent *sentError
 	if c.prog != nil && errors.As(err, &sent) && ctx.Err() == nil {
 		return nil, c.failure(err) // how the program ended says more
@@ -239,14 +252,14 @@ func (c *Conn) notify(ctx context.Context, method string, params map[string]any)
 
 // withMeta puts what the protocol wants in _meta into the parameters, keeping all
 // other bytes.
-func (c *Conn) withMeta(params json.RawMessage, id string, progress Progress) json.RawMessage {
+func (c *Conn) withMeta(params json.RawMessage, id string, how Sending) json.RawMessage {
 	meta := map[string]any{}
-	if progress != nil {
+	if how.Progress != nil {
 		meta["progressToken"] = id
 	}
 	if c.modern() {
 		meta[mcp.MetaKeyProtocolVersion] = c.Info.Version
-		meta[mcp.MetaKeyClientCapabilities] = map[string]any{}
+		meta[mcp.MetaKeyClientCapabilities] = c.target.capabilities(how.Tasks)
 		meta[mcp.MetaKeyClientInfo] = c.target.clientInfo()
 	}
 	if len(meta) == 0 {
@@ -313,14 +326,6 @@ func (c *Conn) changed(what Change) {
 	if c.events.Changed != nil {
 		c.events.Changed(what)
 	}
-}
-
-// asked answers requests of the server. Nothing but ping was promised to it.
-func (c *Conn) asked(_ context.Context, req transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
-	if req.Method == string(mcp.MethodPing) {
-		return transport.NewJSONRPCResultResponse(req.ID, json.RawMessage("{}")), nil
-	}
-	return transport.NewJSONRPCErrorResponse(req.ID, codeMethodNotFound, fmt.Sprintf("this client has no %s; its capabilities said so", req.Method), nil), nil
 }
 
 // quiet turns the library's messages into debugging ones.

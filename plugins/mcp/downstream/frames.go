@@ -23,12 +23,14 @@ const (
 	toRequest  = "request"  // → Text is the method
 	toCancel   = "cancel"   // → nobody waits any more
 	toNotify   = "notify"   // → Text is the method
+	toAnswer   = "answer"   // → to what the server asked
 	fromReady  = "ready"    // ← what the server is
 	fromFailed = "failed"   // ← it can't be connected to
 	fromResult = "result"   // ← of a request
 	fromStep   = "progress" // ← of a request
 	fromChange = "changed"  // ← Text says what
 	fromUpdate = "updated"  // ← Text is a URI
+	fromAsk    = "ask"      // ← the server asks, perhaps in the stream of request Call
 	fromNoise  = "noise"    // ← stray lines on stdout
 	fromLog    = "log"      // ← Text is the level
 	fromEnded  = "ended"    // ← the connection is over
@@ -39,6 +41,8 @@ type frame struct {
 	ID     uint64      `json:"i,omitempty"`
 	Text   string      `json:"t,omitempty"`
 	Steps  bool        `json:"p,omitempty"` // progress is wanted
+	Tasks  bool        `json:"x,omitempty"` // it may become a task
+	Call   uint64      `json:"c,omitempty"`
 	Tool   string      `json:"n,omitempty"`
 	Schema []byte      `json:"s,omitempty"` // of the tool, where parameters travel in headers
 	Done   float64     `json:"d,omitempty"`

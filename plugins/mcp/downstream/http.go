@@ -200,6 +200,7 @@ func headersFor(version, method string, params json.RawMessage, tool *Tool) http
 	for k, v := range mcp.StandardHeaders(version, mcp.MCPMethod(method), params) {
 		h.Set(k, v)
 	}
+	taskHeader(h, method, params)
 	if tool != nil {
 		for k, v := range mcp.GenerateParamHeaders(&mcp.Tool{Name: tool.Name, RawInputSchema: tool.InputSchema}, params) {
 			h.Set(k, v)

@@ -34,10 +34,12 @@ type isolated struct {
 	ids   uint64
 	calls map[uint64]*workerCall
 	noise Noise
+	asks  int // questions that are being answered
 	over  bool
 }
 
 type workerCall struct {
+	ctx      context.Context // of whoever waits for it
 	answer   chan frame
 	progress Progress
 }
@@ -193,7 +195,7 @@ func startWorker(ctx context.Context, t *Target, files []*os.File) (*isolated, e
 
 // greet tells the worker where the server is and waits for what it finds.
 func (w *isolated) greet(ctx context.Context, t *Target, c *Conn) error {
-	raw, err := json.Marshal(workerTarget{Name: t.Name, Transport: t.Transport, Known: t.Known, URL: t.URL, Headers: t.Headers, Program: len(t.Command) > 0,
+	raw, err := json.Marshal(workerTarget{Name: t.Name, Transport: t.Transport, Known: t.Known, URL: t.URL, Headers: t.Headers, Program: len(t.Command) > 0, Asks: t.Asks,
 		CallTimeout: t.CallTimeout, DiscoverTimeout: t.DiscoverTimeout, ClientVersion: t.ClientVersion})
 	if err != nil {
 		return err
@@ -262,6 +264,8 @@ func (w *isolated) read(c *Conn) (told error) {
 			if c.events.ResourceUpdated != nil {
 				c.events.ResourceUpdated(f.Text)
 			}
+		case fromAsk:
+			w.ask(c, f)
 		case fromNoise:
 			w.mu.Lock()
 			w.noise = Noise{Lines: int64(f.ID), First: clip(f.Text, 200)}
@@ -274,9 +278,40 @@ func (w *isolated) read(c *Conn) (told error) {
 	}
 }
 
+// maxAsks is how many questions of one server are answered at once; a worker that
+// asks more gets a no.
+const maxAsks = 16
+
+// ask answers a question of the server.
+func (w *isolated) ask(c *Conn, f frame) {
+	ctx := c.ctx
+	w.mu.Lock()
+	if call := w.calls[f.Call]; call != nil {
+		ctx = call.ctx
+	}
+	full := w.asks >= maxAsks || c.events.Asked == nil
+	if !full {
+		w.asks++
+	}
+	w.mu.Unlock()
+	go func() {
+		answer := declined
+		if !full {
+			answer = c.events.Asked(ctx, f.Body)
+			w.mu.Lock()
+			w.asks--
+			w.mu.Unlock()
+		}
+		if err := w.out.send(frame{Kind: toAnswer, ID: f.ID, Body: answer}); err != nil {
+			w.log.Debug("an answer was not taken", "error", err)
+		}
+	}()
+}
+
 // request sends a request by way of the worker.
-func (w *isolated) request(ctx context.Context, c *Conn, method string, params json.RawMessage, tool *Tool, progress Progress) (json.RawMessage, error) {
-	call := &workerCall{answer: make(chan frame, 1), progress: progress}
+func (w *isolated) request(ctx context.Context, c *Conn, method string, params json.RawMessage, how Sending) (json.RawMessage, error) {
+	tool, progress := how.Tool, how.Progress
+	call := &workerCall{ctx: ctx, answer: make(chan frame, 1), progress: progress}
 	w.mu.Lock()
 	w.ids++
 	id := w.ids
@@ -291,7 +326,7 @@ func (w *isolated) request(ctx context.Context, c *Conn, method string, params j
 	if over {
 		return nil, fmt.Errorf("%w: %s", ErrClosed, w.why())
 	}
-	f := frame{Kind: toRequest, ID: id, Text: method, Steps: progress != nil, Body: params}
+	f := frame{Kind: toRequest, ID: id, Text: method, Steps: progress != nil, Tasks: how.Tasks, Body: params}
 	if tool != nil && c.modernHTTP() {
 		f.Tool, f.Schema = tool.Name, tool.InputSchema
 	}

@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -42,6 +43,8 @@ type Target struct {
 	// Isolated lets a process of its own do all the talking.
 	Isolated bool
 
+	// Asks are the kinds of questions that Events.Asked answers.
+	Asks Asks
 	// CallTimeout is the most one call may take; transports need a limit of their own.
 	CallTimeout time.Duration
 	// DiscoverTimeout is how long server/discover may stay unanswered.
@@ -77,10 +80,13 @@ const (
 	ResourcesChanged Change = "resources"
 )
 
-// Events take what a server sends on its own; they must not block.
+// Events take what a server sends on its own; they must not block, but for Asked.
 type Events struct {
 	Changed         func(Change)
 	ResourceUpdated func(uri string)
+	// Asked answers an elicitation that comes on the connection; unlike the others
+	// it may take its time. ctx is the context of the request it came with, if any.
+	Asked func(ctx context.Context, params json.RawMessage) json.RawMessage
 }
 
 // closeTime is what ending a connection may take.

@@ -27,6 +27,7 @@ type workerTarget struct {
 	URL             string
 	Headers         map[string]string
 	Program         bool // it is a program, whose pipes are descriptors 3 and 4
+	Asks            Asks
 	CallTimeout     time.Duration
 	DiscoverTimeout time.Duration
 	ClientVersion   string
@@ -48,10 +49,12 @@ type worker struct {
 
 	mu      sync.Mutex
 	running map[uint64]context.CancelFunc
+	asks    uint64
+	answers map[uint64]chan json.RawMessage
 }
 
 func beWorker(in io.Reader, out io.Writer) int {
-	w := &worker{out: &frameWriter{w: out}, running: map[uint64]context.CancelFunc{}}
+	w := &worker{out: &frameWriter{w: out}, running: map[uint64]context.CancelFunc{}, answers: map[uint64]chan json.RawMessage{}}
 	r := bufio.NewReaderSize(in, 64<<10)
 	first, err := readFrame(r)
 	var t workerTarget
@@ -96,7 +99,7 @@ func beWorker(in io.Reader, out io.Writer) int {
 }
 
 func (w *worker) connect(ctx context.Context, t workerTarget) error {
-	target := Target{Name: t.Name, Transport: t.Transport, Known: t.Known, URL: t.URL, Headers: t.Headers,
+	target := Target{Name: t.Name, Transport: t.Transport, Known: t.Known, URL: t.URL, Headers: t.Headers, Asks: t.Asks,
 		CallTimeout: t.CallTimeout, DiscoverTimeout: t.DiscoverTimeout, ClientVersion: t.ClientVersion, Log: slog.New(frameLog{out: w.out})}
 	if t.Program {
 		target.pipes = &pipes{stdin: os.NewFile(workerStdin, "stdin of the server"), stdout: os.NewFile(workerStdout, "stdout of the server")}
@@ -104,6 +107,7 @@ func (w *worker) connect(ctx context.Context, t workerTarget) error {
 	conn, err := Connect(ctx, target, Events{
 		Changed:         func(c Change) { w.tell(frame{Kind: fromChange, Text: string(c)}) },
 		ResourceUpdated: func(uri string) { w.tell(frame{Kind: fromUpdate, Text: uri}) },
+		Asked:           w.asked,
 	})
 	if err != nil {
 		return err
@@ -149,6 +153,14 @@ func (w *worker) take(ctx context.Context, f frame) {
 		params := map[string]any{}
 		_ = json.Unmarshal(f.Body, &params) // what can't be read is not sent
 		go w.conn.notify(ctx, f.Text, params)
+	case toAnswer:
+		w.mu.Lock()
+		answer := w.answers[f.ID]
+		delete(w.answers, f.ID)
+		w.mu.Unlock()
+		if answer != nil {
+			answer <- f.Body
+		}
 	case toCancel:
 		w.mu.Lock()
 		cancel := w.running[f.ID]
@@ -159,7 +171,34 @@ func (w *worker) take(ctx context.Context, f frame) {
 	}
 }
 
+// declined answers a question that nobody else can.
+var declined = json.RawMessage(`{"action":"decline"}`)
+
+type requestKey struct{}
+
+// asked passes a question of the server on to the bridge.
+func (w *worker) asked(ctx context.Context, params json.RawMessage) json.RawMessage {
+	answer := make(chan json.RawMessage, 1)
+	w.mu.Lock()
+	w.asks++
+	id := w.asks
+	w.answers[id] = answer
+	w.mu.Unlock()
+	call, _ := ctx.Value(requestKey{}).(uint64)
+	w.tell(frame{Kind: fromAsk, ID: id, Call: call, Body: params})
+	select {
+	case a := <-answer:
+		return a
+	case <-ctx.Done():
+		w.mu.Lock()
+		delete(w.answers, id)
+		w.mu.Unlock()
+		return declined
+	}
+}
+
 func (w *worker) request(ctx context.Context, f frame) {
+	ctx = context.WithValue(ctx, requestKey{}, f.ID)
 	var tool *Tool
 	if f.Tool != "" {
 		tool = &Tool{Name: f.Tool, InputSchema: f.Schema}
@@ -170,7 +209,7 @@ func (w *worker) request(ctx context.Context, f frame) {
 			w.tell(frame{Kind: fromStep, ID: f.ID, Done: done, Total: total, Text: message})
 		}
 	}
-	raw, err := w.conn.Request(ctx, f.Text, f.Body, tool, progress)
+	raw, err := w.conn.Send(ctx, f.Text, f.Body, Sending{Tool: tool, Progress: progress, Tasks: f.Tasks})
 	if ctx.Err() != nil {
 		return // nobody waits
 	}

@@ -41,8 +41,12 @@ func TestFaultsStandAtTheirAttribute(t *testing.T) {
 		"param path":        {Server{Name: "a", URL: "https://x", Attachments: &Attachments{Outbound: &Outbound{ParamPaths: []string{"a[*]", "b[0]"}}}}, []string{"error server[0].attachments[0].outbound[0].param_paths[1]"}},
 		"endpoint":          {Server{Name: "a", URL: "https://x", EndpointPath: "/a/../b"}, []string{"error server[0].endpoint_path"}},
 		"threshold":         {Server{Name: "a", URL: "https://x", Attachments: &Attachments{Threshold: 1 << 40}}, []string{"error server[0].attachments[0].threshold"}},
-		"elicitation":       {Server{Name: "a", URL: "https://x", Elicitation: &Elicitation{Mode: "auto"}}, []string{"warning server[0].elicitation[0]"}},
-		"tasks":             {Server{Name: "a", URL: "https://x", Tasks: true}, []string{"warning server[0].tasks"}},
+		"elicitation":       {Server{Name: "a", URL: "https://x", Elicitation: &Elicitation{Mode: "auto"}}, nil},
+		"elicitation mode":  {Server{Name: "a", URL: "https://x", Elicitation: &Elicitation{Mode: "guess"}}, []string{"error server[0].elicitation[0].mode"}},
+		"responder":         {Server{Name: "a", URL: "https://x", Elicitation: &Elicitation{Responder: "oracle"}}, []string{"error server[0].elicitation[0].responder"}},
+		"ttl":               {Server{Name: "a", URL: "https://x", HandbackTTL: 1}, []string{"warning server[0].handback_ttl"}},
+		"tasks":             {Server{Name: "a", URL: "https://x", Tasks: true}, nil},
+		"task timeout":      {Server{Name: "a", URL: "https://x", TaskTimeout: 1}, []string{"error server[0].task_timeout", "warning server[0].task_timeout"}},
 		"header":            {Server{Name: "a", URL: "https://x", Headers: map[string]string{"X Y": "1"}}, []string{`error server[0].headers["X Y"]`}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,14 +87,6 @@ func TestNamesDifferByMoreThanCase(t *testing.T) {
 	s := Defaults()
 	s.Servers = []Server{{Name: "a", URL: "https://x"}, {Name: "A", URL: "https://y"}}
 	if got := lines(&s); len(got) != 1 || !strings.Contains(got[0], "server[1]") {
-		t.Errorf("%q", got)
-	}
-}
-
-func TestKeysWithoutEffectAreNamed(t *testing.T) {
-	s := Defaults()
-	s.MaxTasks = 5
-	if got := lines(&s); len(got) != 1 || !strings.HasPrefix(got[0], "warning max_tasks: max_tasks is not in force") {
 		t.Errorf("%q", got)
 	}
 }

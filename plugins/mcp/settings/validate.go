@@ -46,10 +46,7 @@ func Validate(_ context.Context, s *Settings) sdk.Diagnostics {
 	}
 	s.checkNumbers(&d)
 	checkElicitation(&d, sdk.Block("default_elicitation", 0), s.DefaultElicitation)
-	if s.DefaultElicitation != nil {
-		d.Warnf(sdk.Block("default_elicitation", 0), "default_elicitation is not in force yet: servers are told that nobody answers")
-	}
-	s.warnLater(&d)
+	s.DefaultElicitation.checkShared(&d)
 	seen := map[string]bool{}
 	for i := range s.DefaultServers {
 		x, at := &s.DefaultServers[i], sdk.Block("default_server", i)
@@ -81,6 +78,9 @@ func (s *Settings) checkNumbers(d *sdk.Diagnostics) {
 		if x.v.Std() < x.low || x.v.Std() > x.top {
 			d.Errorf(sdk.Attr(x.name), "a time from %s to %s is wanted here, not %s", x.low, x.top, x.v)
 		}
+	}
+	if s.TaskPollMin > s.TaskPollMax {
+		d.Errorf(sdk.Attr("task_poll_min"), "task_poll_min %s is above task_poll_max %s", s.TaskPollMin, s.TaskPollMax)
 	}
 	if s.SurfaceRefresh < 0 || (s.SurfaceRefresh > 0 && s.SurfaceRefresh.Std() < time.Second) {
 		d.Errorf(sdk.Attr("surface_refresh"), "0s (never) or a time from 1s is wanted here")
@@ -143,7 +143,7 @@ func (s *Server) check(d *sdk.Diagnostics, at sdk.Path, seen map[string]bool, al
 			}
 		}
 	}
-	s.checkLater(d, at)
+	s.checkPolicies(d, at)
 }
 
 func (s *Server) checkProgram(d *sdk.Diagnostics, at sdk.Path) {
@@ -188,53 +188,12 @@ func (s *Server) checkRemote(d *sdk.Diagnostics, at sdk.Path) {
 
 var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
-// checkLater tells of what is declared but not in force.
-func (s *Server) checkLater(d *sdk.Diagnostics, at sdk.Path) {
+// checkPolicies checks how calls of the server, its files and its questions are treated.
+func (s *Server) checkPolicies(d *sdk.Diagnostics, at sdk.Path) {
 	s.checkGuards(d, at)
 	s.checkAttachments(d, at)
 	checkElicitation(d, at.Block("elicitation", 0), s.Elicitation)
-	if s.Elicitation != nil {
-		d.Warnf(at.Block("elicitation", 0), "elicitation is not in force yet: server %q is told that nobody answers", s.Name)
-	}
-	if s.Tasks {
-		d.Warnf(at.Attr("tasks"), "tasks are not in force yet: every call is answered when it is done")
-	}
-	for name, set := range map[string]bool{"task_timeout": s.TaskTimeout != 0, "handback_ttl": s.HandbackTTL != 0} {
-		if set {
-			d.Warnf(at.Attr(name), "%s is not in force yet", name)
-		}
-	}
-}
-
-// warnLater names the keys of the bridge that were set and have no effect yet.
-func (s *Settings) warnLater(d *sdk.Diagnostics) {
-	was := Defaults()
-	for _, x := range []struct {
-		name string
-		set  bool
-	}{
-		{"max_pending_questions", s.MaxPending != was.MaxPending}, {"max_pending_questions_per_session", s.MaxPendingPerSession != was.MaxPendingPerSession},
-		{"max_tasks", s.MaxTasks != was.MaxTasks}, {"max_tasks_per_session", s.MaxTasksPerSession != was.MaxTasksPerSession},
-		{"default_task_timeout", s.DefaultTaskTimeout != was.DefaultTaskTimeout}, {"task_poll_min", s.TaskPollMin != was.TaskPollMin},
-		{"task_poll_max", s.TaskPollMax != was.TaskPollMax}, {"task_poll_failures", s.TaskPollFailures != was.TaskPollFailures},
-	} {
-		if x.set {
-			d.Warnf(sdk.Attr(x.name), "%s is not in force yet: the bridge has neither questions nor tasks of servers", x.name)
-		}
-	}
-}
-
-func checkElicitation(d *sdk.Diagnostics, at sdk.Path, e *Elicitation) {
-	if e == nil {
-		return
-	}
-	oneOf(d, at.Attr("mode"), e.Mode, "off", "decline", "auto", "handback")
-	if e.MaxPerCall != nil && *e.MaxPerCall < 0 {
-		d.Errorf(at.Attr("max_per_call"), "a number from 0 is wanted here")
-	}
-	if e.ResponderTimeout < 0 {
-		d.Errorf(at.Attr("responder_timeout"), "a time from 0s is wanted here")
-	}
+	s.checkHandback(d, at)
 }
 
 func checkName(d *sdk.Diagnostics, at sdk.Path, name string, seen map[string]bool) {

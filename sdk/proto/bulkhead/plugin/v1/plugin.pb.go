@@ -3839,7 +3839,7 @@ func (x *NeedsInput) GetState() []byte {
 type InputRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // form | url | approval | model
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // form | url | approval | model | roots
 	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	Schema        []byte                 `protobuf:"bytes,4,opt,name=schema,proto3" json:"schema,omitempty"`
 	Audience      string                 `protobuf:"bytes,5,opt,name=audience,proto3" json:"audience,omitempty"` // person | agent | any
@@ -5801,6 +5801,118 @@ func (x *AskResponse) GetQuestionId() string {
 	return ""
 }
 
+type AnswerQuestionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Scope         *Scope                 `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
+	QuestionId    string                 `protobuf:"bytes,2,opt,name=question_id,json=questionId,proto3" json:"question_id,omitempty"`
+	Action        string                 `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`   // accept | decline | cancel
+	Content       []byte                 `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"` // JSON
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerQuestionRequest) Reset() {
+	*x = AnswerQuestionRequest{}
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerQuestionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerQuestionRequest) ProtoMessage() {}
+
+func (x *AnswerQuestionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerQuestionRequest.ProtoReflect.Descriptor instead.
+func (*AnswerQuestionRequest) Descriptor() ([]byte, []int) {
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *AnswerQuestionRequest) GetScope() *Scope {
+	if x != nil {
+		return x.Scope
+	}
+	return nil
+}
+
+func (x *AnswerQuestionRequest) GetQuestionId() string {
+	if x != nil {
+		return x.QuestionId
+	}
+	return ""
+}
+
+func (x *AnswerQuestionRequest) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *AnswerQuestionRequest) GetContent() []byte {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+type AnswerQuestionResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Result        *Result                `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"` // of the call that went on; absent when somebody else gets it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerQuestionResponse) Reset() {
+	*x = AnswerQuestionResponse{}
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerQuestionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerQuestionResponse) ProtoMessage() {}
+
+func (x *AnswerQuestionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerQuestionResponse.ProtoReflect.Descriptor instead.
+func (*AnswerQuestionResponse) Descriptor() ([]byte, []int) {
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *AnswerQuestionResponse) GetResult() *Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
 type SessionActivateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Scope         *Scope                 `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
@@ -5811,7 +5923,7 @@ type SessionActivateRequest struct {
 
 func (x *SessionActivateRequest) Reset() {
 	*x = SessionActivateRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[76]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5823,7 +5935,7 @@ func (x *SessionActivateRequest) String() string {
 func (*SessionActivateRequest) ProtoMessage() {}
 
 func (x *SessionActivateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[76]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5836,7 +5948,7 @@ func (x *SessionActivateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionActivateRequest.ProtoReflect.Descriptor instead.
 func (*SessionActivateRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{76}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SessionActivateRequest) GetScope() *Scope {
@@ -5863,7 +5975,7 @@ type SessionActivateResponse struct {
 
 func (x *SessionActivateResponse) Reset() {
 	*x = SessionActivateResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[77]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5875,7 +5987,7 @@ func (x *SessionActivateResponse) String() string {
 func (*SessionActivateResponse) ProtoMessage() {}
 
 func (x *SessionActivateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[77]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5888,7 +6000,7 @@ func (x *SessionActivateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionActivateResponse.ProtoReflect.Descriptor instead.
 func (*SessionActivateResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{77}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SessionActivateResponse) GetActivated() []string {
@@ -5916,7 +6028,7 @@ type SessionPinRequest struct {
 
 func (x *SessionPinRequest) Reset() {
 	*x = SessionPinRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[78]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5928,7 +6040,7 @@ func (x *SessionPinRequest) String() string {
 func (*SessionPinRequest) ProtoMessage() {}
 
 func (x *SessionPinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[78]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5941,7 +6053,7 @@ func (x *SessionPinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionPinRequest.ProtoReflect.Descriptor instead.
 func (*SessionPinRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{78}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SessionPinRequest) GetScope() *Scope {
@@ -5973,7 +6085,7 @@ type SessionPinResponse struct {
 
 func (x *SessionPinResponse) Reset() {
 	*x = SessionPinResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[79]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5985,7 +6097,7 @@ func (x *SessionPinResponse) String() string {
 func (*SessionPinResponse) ProtoMessage() {}
 
 func (x *SessionPinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[79]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5998,7 +6110,7 @@ func (x *SessionPinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionPinResponse.ProtoReflect.Descriptor instead.
 func (*SessionPinResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{79}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{81}
 }
 
 type SessionDeactivateRequest struct {
@@ -6011,7 +6123,7 @@ type SessionDeactivateRequest struct {
 
 func (x *SessionDeactivateRequest) Reset() {
 	*x = SessionDeactivateRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[80]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6023,7 +6135,7 @@ func (x *SessionDeactivateRequest) String() string {
 func (*SessionDeactivateRequest) ProtoMessage() {}
 
 func (x *SessionDeactivateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[80]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6036,7 +6148,7 @@ func (x *SessionDeactivateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionDeactivateRequest.ProtoReflect.Descriptor instead.
 func (*SessionDeactivateRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{80}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SessionDeactivateRequest) GetScope() *Scope {
@@ -6061,7 +6173,7 @@ type SessionDeactivateResponse struct {
 
 func (x *SessionDeactivateResponse) Reset() {
 	*x = SessionDeactivateResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[81]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6073,7 +6185,7 @@ func (x *SessionDeactivateResponse) String() string {
 func (*SessionDeactivateResponse) ProtoMessage() {}
 
 func (x *SessionDeactivateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[81]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6086,7 +6198,7 @@ func (x *SessionDeactivateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionDeactivateResponse.ProtoReflect.Descriptor instead.
 func (*SessionDeactivateResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{81}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{83}
 }
 
 type SessionListedRequest struct {
@@ -6098,7 +6210,7 @@ type SessionListedRequest struct {
 
 func (x *SessionListedRequest) Reset() {
 	*x = SessionListedRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[82]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6110,7 +6222,7 @@ func (x *SessionListedRequest) String() string {
 func (*SessionListedRequest) ProtoMessage() {}
 
 func (x *SessionListedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[82]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6123,7 +6235,7 @@ func (x *SessionListedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionListedRequest.ProtoReflect.Descriptor instead.
 func (*SessionListedRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{82}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SessionListedRequest) GetScope() *Scope {
@@ -6144,7 +6256,7 @@ type SessionListedResponse struct {
 
 func (x *SessionListedResponse) Reset() {
 	*x = SessionListedResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[83]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6156,7 +6268,7 @@ func (x *SessionListedResponse) String() string {
 func (*SessionListedResponse) ProtoMessage() {}
 
 func (x *SessionListedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[83]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6169,7 +6281,7 @@ func (x *SessionListedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionListedResponse.ProtoReflect.Descriptor instead.
 func (*SessionListedResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{83}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SessionListedResponse) GetNames() []string {
@@ -6203,7 +6315,7 @@ type SessionTurnsRequest struct {
 
 func (x *SessionTurnsRequest) Reset() {
 	*x = SessionTurnsRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[84]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6215,7 +6327,7 @@ func (x *SessionTurnsRequest) String() string {
 func (*SessionTurnsRequest) ProtoMessage() {}
 
 func (x *SessionTurnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[84]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6228,7 +6340,7 @@ func (x *SessionTurnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionTurnsRequest.ProtoReflect.Descriptor instead.
 func (*SessionTurnsRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{84}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *SessionTurnsRequest) GetScope() *Scope {
@@ -6254,7 +6366,7 @@ type SessionTurnsResponse struct {
 
 func (x *SessionTurnsResponse) Reset() {
 	*x = SessionTurnsResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[85]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6266,7 +6378,7 @@ func (x *SessionTurnsResponse) String() string {
 func (*SessionTurnsResponse) ProtoMessage() {}
 
 func (x *SessionTurnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[85]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6279,7 +6391,7 @@ func (x *SessionTurnsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionTurnsResponse.ProtoReflect.Descriptor instead.
 func (*SessionTurnsResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{85}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *SessionTurnsResponse) GetTurns() []*Turn {
@@ -6301,7 +6413,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[86]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6313,7 +6425,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[86]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6326,7 +6438,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{86}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Turn) GetRole() string {
@@ -6369,7 +6481,7 @@ type CallToolRequest struct {
 
 func (x *CallToolRequest) Reset() {
 	*x = CallToolRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[87]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6381,7 +6493,7 @@ func (x *CallToolRequest) String() string {
 func (*CallToolRequest) ProtoMessage() {}
 
 func (x *CallToolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[87]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6394,7 +6506,7 @@ func (x *CallToolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallToolRequest.ProtoReflect.Descriptor instead.
 func (*CallToolRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{87}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *CallToolRequest) GetScope() *Scope {
@@ -6437,7 +6549,7 @@ type DeriveRunRequest struct {
 
 func (x *DeriveRunRequest) Reset() {
 	*x = DeriveRunRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[88]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6449,7 +6561,7 @@ func (x *DeriveRunRequest) String() string {
 func (*DeriveRunRequest) ProtoMessage() {}
 
 func (x *DeriveRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[88]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6462,7 +6574,7 @@ func (x *DeriveRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeriveRunRequest.ProtoReflect.Descriptor instead.
 func (*DeriveRunRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{88}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *DeriveRunRequest) GetHandle() string {
@@ -6502,7 +6614,7 @@ type DeriveRunResponse struct {
 
 func (x *DeriveRunResponse) Reset() {
 	*x = DeriveRunResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[89]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6514,7 +6626,7 @@ func (x *DeriveRunResponse) String() string {
 func (*DeriveRunResponse) ProtoMessage() {}
 
 func (x *DeriveRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[89]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6527,7 +6639,7 @@ func (x *DeriveRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeriveRunResponse.ProtoReflect.Descriptor instead.
 func (*DeriveRunResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{89}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *DeriveRunResponse) GetHandle() string {
@@ -6546,7 +6658,7 @@ type ReleaseRunRequest struct {
 
 func (x *ReleaseRunRequest) Reset() {
 	*x = ReleaseRunRequest{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[90]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6558,7 +6670,7 @@ func (x *ReleaseRunRequest) String() string {
 func (*ReleaseRunRequest) ProtoMessage() {}
 
 func (x *ReleaseRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[90]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6571,7 +6683,7 @@ func (x *ReleaseRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRunRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRunRequest) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{90}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ReleaseRunRequest) GetHandle() string {
@@ -6589,7 +6701,7 @@ type ReleaseRunResponse struct {
 
 func (x *ReleaseRunResponse) Reset() {
 	*x = ReleaseRunResponse{}
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[91]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6601,7 +6713,7 @@ func (x *ReleaseRunResponse) String() string {
 func (*ReleaseRunResponse) ProtoMessage() {}
 
 func (x *ReleaseRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[91]
+	mi := &file_bulkhead_plugin_v1_plugin_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6614,7 +6726,7 @@ func (x *ReleaseRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRunResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseRunResponse) Descriptor() ([]byte, []int) {
-	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{91}
+	return file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP(), []int{93}
 }
 
 var File_bulkhead_plugin_v1_plugin_proto protoreflect.FileDescriptor
@@ -7050,7 +7162,15 @@ const file_bulkhead_plugin_v1_plugin_proto_rawDesc = "" +
 	"\vAskResponse\x122\n" +
 	"\x06answer\x18\x01 \x01(\v2\x1a.bulkhead.plugin.v1.AnswerR\x06answer\x12\x1f\n" +
 	"\vquestion_id\x18\x02 \x01(\tR\n" +
-	"questionId\"_\n" +
+	"questionId\"\x9b\x01\n" +
+	"\x15AnswerQuestionRequest\x12/\n" +
+	"\x05scope\x18\x01 \x01(\v2\x19.bulkhead.plugin.v1.ScopeR\x05scope\x12\x1f\n" +
+	"\vquestion_id\x18\x02 \x01(\tR\n" +
+	"questionId\x12\x16\n" +
+	"\x06action\x18\x03 \x01(\tR\x06action\x12\x18\n" +
+	"\acontent\x18\x04 \x01(\fR\acontent\"L\n" +
+	"\x16AnswerQuestionResponse\x122\n" +
+	"\x06result\x18\x01 \x01(\v2\x1a.bulkhead.plugin.v1.ResultR\x06result\"_\n" +
 	"\x16SessionActivateRequest\x12/\n" +
 	"\x05scope\x18\x01 \x01(\v2\x19.bulkhead.plugin.v1.ScopeR\x05scope\x12\x14\n" +
 	"\x05names\x18\x02 \x03(\tR\x05names\"Q\n" +
@@ -7139,7 +7259,7 @@ const file_bulkhead_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x06Invoke\x12!.bulkhead.plugin.v1.InvokeRequest\x1a\x1f.bulkhead.plugin.v1.InvokeEvent0\x01\x12O\n" +
 	"\x06Cancel\x12!.bulkhead.plugin.v1.CancelRequest\x1a\".bulkhead.plugin.v1.CancelResponse\x12O\n" +
 	"\x06Health\x12!.bulkhead.plugin.v1.HealthRequest\x1a\".bulkhead.plugin.v1.HealthResponse\x12K\n" +
-	"\x05Drain\x12 .bulkhead.plugin.v1.DrainRequest\x1a\x1e.bulkhead.plugin.v1.DrainEvent0\x012\x9e\x0e\n" +
+	"\x05Drain\x12 .bulkhead.plugin.v1.DrainRequest\x1a\x1e.bulkhead.plugin.v1.DrainEvent0\x012\x87\x0f\n" +
 	"\vHostService\x12U\n" +
 	"\bStateGet\x12#.bulkhead.plugin.v1.StateGetRequest\x1a$.bulkhead.plugin.v1.StateGetResponse\x12U\n" +
 	"\bStatePut\x12#.bulkhead.plugin.v1.StatePutRequest\x1a$.bulkhead.plugin.v1.StatePutResponse\x12^\n" +
@@ -7151,7 +7271,8 @@ const file_bulkhead_plugin_v1_plugin_proto_rawDesc = "" +
 	"\fMemoryDelete\x12'.bulkhead.plugin.v1.MemoryDeleteRequest\x1a(.bulkhead.plugin.v1.MemoryDeleteResponse\x12a\n" +
 	"\fMemorySearch\x12'.bulkhead.plugin.v1.MemorySearchRequest\x1a(.bulkhead.plugin.v1.MemorySearchResponse\x12a\n" +
 	"\fPublishEvent\x12'.bulkhead.plugin.v1.PublishEventRequest\x1a(.bulkhead.plugin.v1.PublishEventResponse\x12F\n" +
-	"\x03Ask\x12\x1e.bulkhead.plugin.v1.AskRequest\x1a\x1f.bulkhead.plugin.v1.AskResponse\x12j\n" +
+	"\x03Ask\x12\x1e.bulkhead.plugin.v1.AskRequest\x1a\x1f.bulkhead.plugin.v1.AskResponse\x12g\n" +
+	"\x0eAnswerQuestion\x12).bulkhead.plugin.v1.AnswerQuestionRequest\x1a*.bulkhead.plugin.v1.AnswerQuestionResponse\x12j\n" +
 	"\x0fSessionActivate\x12*.bulkhead.plugin.v1.SessionActivateRequest\x1a+.bulkhead.plugin.v1.SessionActivateResponse\x12[\n" +
 	"\n" +
 	"SessionPin\x12%.bulkhead.plugin.v1.SessionPinRequest\x1a&.bulkhead.plugin.v1.SessionPinResponse\x12p\n" +
@@ -7176,7 +7297,7 @@ func file_bulkhead_plugin_v1_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_bulkhead_plugin_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_bulkhead_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 94)
+var file_bulkhead_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
 var file_bulkhead_plugin_v1_plugin_proto_goTypes = []any{
 	(Swap)(0),                          // 0: bulkhead.plugin.v1.Swap
 	(PathUse)(0),                       // 1: bulkhead.plugin.v1.PathUse
@@ -7264,24 +7385,26 @@ var file_bulkhead_plugin_v1_plugin_proto_goTypes = []any{
 	(*PublishEventResponse)(nil),       // 83: bulkhead.plugin.v1.PublishEventResponse
 	(*AskRequest)(nil),                 // 84: bulkhead.plugin.v1.AskRequest
 	(*AskResponse)(nil),                // 85: bulkhead.plugin.v1.AskResponse
-	(*SessionActivateRequest)(nil),     // 86: bulkhead.plugin.v1.SessionActivateRequest
-	(*SessionActivateResponse)(nil),    // 87: bulkhead.plugin.v1.SessionActivateResponse
-	(*SessionPinRequest)(nil),          // 88: bulkhead.plugin.v1.SessionPinRequest
-	(*SessionPinResponse)(nil),         // 89: bulkhead.plugin.v1.SessionPinResponse
-	(*SessionDeactivateRequest)(nil),   // 90: bulkhead.plugin.v1.SessionDeactivateRequest
-	(*SessionDeactivateResponse)(nil),  // 91: bulkhead.plugin.v1.SessionDeactivateResponse
-	(*SessionListedRequest)(nil),       // 92: bulkhead.plugin.v1.SessionListedRequest
-	(*SessionListedResponse)(nil),      // 93: bulkhead.plugin.v1.SessionListedResponse
-	(*SessionTurnsRequest)(nil),        // 94: bulkhead.plugin.v1.SessionTurnsRequest
-	(*SessionTurnsResponse)(nil),       // 95: bulkhead.plugin.v1.SessionTurnsResponse
-	(*Turn)(nil),                       // 96: bulkhead.plugin.v1.Turn
-	(*CallToolRequest)(nil),            // 97: bulkhead.plugin.v1.CallToolRequest
-	(*DeriveRunRequest)(nil),           // 98: bulkhead.plugin.v1.DeriveRunRequest
-	(*DeriveRunResponse)(nil),          // 99: bulkhead.plugin.v1.DeriveRunResponse
-	(*ReleaseRunRequest)(nil),          // 100: bulkhead.plugin.v1.ReleaseRunRequest
-	(*ReleaseRunResponse)(nil),         // 101: bulkhead.plugin.v1.ReleaseRunResponse
-	nil,                                // 102: bulkhead.plugin.v1.Tool.ExposureByModelTierEntry
-	nil,                                // 103: bulkhead.plugin.v1.Attempt.InputEntry
+	(*AnswerQuestionRequest)(nil),      // 86: bulkhead.plugin.v1.AnswerQuestionRequest
+	(*AnswerQuestionResponse)(nil),     // 87: bulkhead.plugin.v1.AnswerQuestionResponse
+	(*SessionActivateRequest)(nil),     // 88: bulkhead.plugin.v1.SessionActivateRequest
+	(*SessionActivateResponse)(nil),    // 89: bulkhead.plugin.v1.SessionActivateResponse
+	(*SessionPinRequest)(nil),          // 90: bulkhead.plugin.v1.SessionPinRequest
+	(*SessionPinResponse)(nil),         // 91: bulkhead.plugin.v1.SessionPinResponse
+	(*SessionDeactivateRequest)(nil),   // 92: bulkhead.plugin.v1.SessionDeactivateRequest
+	(*SessionDeactivateResponse)(nil),  // 93: bulkhead.plugin.v1.SessionDeactivateResponse
+	(*SessionListedRequest)(nil),       // 94: bulkhead.plugin.v1.SessionListedRequest
+	(*SessionListedResponse)(nil),      // 95: bulkhead.plugin.v1.SessionListedResponse
+	(*SessionTurnsRequest)(nil),        // 96: bulkhead.plugin.v1.SessionTurnsRequest
+	(*SessionTurnsResponse)(nil),       // 97: bulkhead.plugin.v1.SessionTurnsResponse
+	(*Turn)(nil),                       // 98: bulkhead.plugin.v1.Turn
+	(*CallToolRequest)(nil),            // 99: bulkhead.plugin.v1.CallToolRequest
+	(*DeriveRunRequest)(nil),           // 100: bulkhead.plugin.v1.DeriveRunRequest
+	(*DeriveRunResponse)(nil),          // 101: bulkhead.plugin.v1.DeriveRunResponse
+	(*ReleaseRunRequest)(nil),          // 102: bulkhead.plugin.v1.ReleaseRunRequest
+	(*ReleaseRunResponse)(nil),         // 103: bulkhead.plugin.v1.ReleaseRunResponse
+	nil,                                // 104: bulkhead.plugin.v1.Tool.ExposureByModelTierEntry
+	nil,                                // 105: bulkhead.plugin.v1.Attempt.InputEntry
 }
 var file_bulkhead_plugin_v1_plugin_proto_depIdxs = []int32{
 	13,  // 0: bulkhead.plugin.v1.DescribeResponse.config_schema:type_name -> bulkhead.plugin.v1.ConfigBody
@@ -7307,7 +7430,7 @@ var file_bulkhead_plugin_v1_plugin_proto_depIdxs = []int32{
 	32,  // 20: bulkhead.plugin.v1.OfferSnapshot.orientation:type_name -> bulkhead.plugin.v1.Orientation
 	4,   // 21: bulkhead.plugin.v1.Tool.proposed_tier:type_name -> bulkhead.plugin.v1.Tier
 	5,   // 22: bulkhead.plugin.v1.Tool.exposure:type_name -> bulkhead.plugin.v1.Exposure
-	102, // 23: bulkhead.plugin.v1.Tool.exposure_by_model_tier:type_name -> bulkhead.plugin.v1.Tool.ExposureByModelTierEntry
+	104, // 23: bulkhead.plugin.v1.Tool.exposure_by_model_tier:type_name -> bulkhead.plugin.v1.Tool.ExposureByModelTierEntry
 	6,   // 24: bulkhead.plugin.v1.Tool.visibility:type_name -> bulkhead.plugin.v1.Visibility
 	27,  // 25: bulkhead.plugin.v1.Tool.argument_aliases:type_name -> bulkhead.plugin.v1.ArgumentAlias
 	5,   // 26: bulkhead.plugin.v1.Prompt.exposure:type_name -> bulkhead.plugin.v1.Exposure
@@ -7315,7 +7438,7 @@ var file_bulkhead_plugin_v1_plugin_proto_depIdxs = []int32{
 	37,  // 28: bulkhead.plugin.v1.InvokeRequest.run:type_name -> bulkhead.plugin.v1.RunFacts
 	38,  // 29: bulkhead.plugin.v1.InvokeRequest.attempt:type_name -> bulkhead.plugin.v1.Attempt
 	36,  // 30: bulkhead.plugin.v1.InvokeRequest.completion:type_name -> bulkhead.plugin.v1.CompletionTarget
-	103, // 31: bulkhead.plugin.v1.Attempt.input:type_name -> bulkhead.plugin.v1.Attempt.InputEntry
+	105, // 31: bulkhead.plugin.v1.Attempt.input:type_name -> bulkhead.plugin.v1.Attempt.InputEntry
 	41,  // 32: bulkhead.plugin.v1.InvokeEvent.progress:type_name -> bulkhead.plugin.v1.Progress
 	42,  // 33: bulkhead.plugin.v1.InvokeEvent.log:type_name -> bulkhead.plugin.v1.Log
 	43,  // 34: bulkhead.plugin.v1.InvokeEvent.partial:type_name -> bulkhead.plugin.v1.Partial
@@ -7344,76 +7467,80 @@ var file_bulkhead_plugin_v1_plugin_proto_depIdxs = []int32{
 	61,  // 57: bulkhead.plugin.v1.AskRequest.scope:type_name -> bulkhead.plugin.v1.Scope
 	52,  // 58: bulkhead.plugin.v1.AskRequest.request:type_name -> bulkhead.plugin.v1.InputRequest
 	39,  // 59: bulkhead.plugin.v1.AskResponse.answer:type_name -> bulkhead.plugin.v1.Answer
-	61,  // 60: bulkhead.plugin.v1.SessionActivateRequest.scope:type_name -> bulkhead.plugin.v1.Scope
-	61,  // 61: bulkhead.plugin.v1.SessionPinRequest.scope:type_name -> bulkhead.plugin.v1.Scope
-	61,  // 62: bulkhead.plugin.v1.SessionDeactivateRequest.scope:type_name -> bulkhead.plugin.v1.Scope
-	61,  // 63: bulkhead.plugin.v1.SessionListedRequest.scope:type_name -> bulkhead.plugin.v1.Scope
-	61,  // 64: bulkhead.plugin.v1.SessionTurnsRequest.scope:type_name -> bulkhead.plugin.v1.Scope
-	96,  // 65: bulkhead.plugin.v1.SessionTurnsResponse.turns:type_name -> bulkhead.plugin.v1.Turn
-	61,  // 66: bulkhead.plugin.v1.CallToolRequest.scope:type_name -> bulkhead.plugin.v1.Scope
-	5,   // 67: bulkhead.plugin.v1.Tool.ExposureByModelTierEntry.value:type_name -> bulkhead.plugin.v1.Exposure
-	39,  // 68: bulkhead.plugin.v1.Attempt.InputEntry.value:type_name -> bulkhead.plugin.v1.Answer
-	10,  // 69: bulkhead.plugin.v1.PluginService.Describe:input_type -> bulkhead.plugin.v1.DescribeRequest
-	16,  // 70: bulkhead.plugin.v1.PluginService.Validate:input_type -> bulkhead.plugin.v1.ValidateRequest
-	21,  // 71: bulkhead.plugin.v1.PluginService.Configure:input_type -> bulkhead.plugin.v1.ConfigureRequest
-	24,  // 72: bulkhead.plugin.v1.PluginService.WatchOffers:input_type -> bulkhead.plugin.v1.WatchOffersRequest
-	33,  // 73: bulkhead.plugin.v1.PluginService.Activate:input_type -> bulkhead.plugin.v1.ActivateRequest
-	35,  // 74: bulkhead.plugin.v1.PluginService.Invoke:input_type -> bulkhead.plugin.v1.InvokeRequest
-	53,  // 75: bulkhead.plugin.v1.PluginService.Cancel:input_type -> bulkhead.plugin.v1.CancelRequest
-	55,  // 76: bulkhead.plugin.v1.PluginService.Health:input_type -> bulkhead.plugin.v1.HealthRequest
-	57,  // 77: bulkhead.plugin.v1.PluginService.Drain:input_type -> bulkhead.plugin.v1.DrainRequest
-	62,  // 78: bulkhead.plugin.v1.HostService.StateGet:input_type -> bulkhead.plugin.v1.StateGetRequest
-	64,  // 79: bulkhead.plugin.v1.HostService.StatePut:input_type -> bulkhead.plugin.v1.StatePutRequest
-	66,  // 80: bulkhead.plugin.v1.HostService.StateDelete:input_type -> bulkhead.plugin.v1.StateDeleteRequest
-	68,  // 81: bulkhead.plugin.v1.HostService.StateList:input_type -> bulkhead.plugin.v1.StateListRequest
-	71,  // 82: bulkhead.plugin.v1.HostService.StateCompareAndSet:input_type -> bulkhead.plugin.v1.StateCompareAndSetRequest
-	73,  // 83: bulkhead.plugin.v1.HostService.MemoryPut:input_type -> bulkhead.plugin.v1.MemoryPutRequest
-	75,  // 84: bulkhead.plugin.v1.HostService.MemoryGet:input_type -> bulkhead.plugin.v1.MemoryGetRequest
-	77,  // 85: bulkhead.plugin.v1.HostService.MemoryDelete:input_type -> bulkhead.plugin.v1.MemoryDeleteRequest
-	79,  // 86: bulkhead.plugin.v1.HostService.MemorySearch:input_type -> bulkhead.plugin.v1.MemorySearchRequest
-	82,  // 87: bulkhead.plugin.v1.HostService.PublishEvent:input_type -> bulkhead.plugin.v1.PublishEventRequest
-	84,  // 88: bulkhead.plugin.v1.HostService.Ask:input_type -> bulkhead.plugin.v1.AskRequest
-	86,  // 89: bulkhead.plugin.v1.HostService.SessionActivate:input_type -> bulkhead.plugin.v1.SessionActivateRequest
-	88,  // 90: bulkhead.plugin.v1.HostService.SessionPin:input_type -> bulkhead.plugin.v1.SessionPinRequest
-	90,  // 91: bulkhead.plugin.v1.HostService.SessionDeactivate:input_type -> bulkhead.plugin.v1.SessionDeactivateRequest
-	92,  // 92: bulkhead.plugin.v1.HostService.SessionListed:input_type -> bulkhead.plugin.v1.SessionListedRequest
-	94,  // 93: bulkhead.plugin.v1.HostService.SessionTurns:input_type -> bulkhead.plugin.v1.SessionTurnsRequest
-	97,  // 94: bulkhead.plugin.v1.HostService.CallTool:input_type -> bulkhead.plugin.v1.CallToolRequest
-	98,  // 95: bulkhead.plugin.v1.HostService.DeriveRun:input_type -> bulkhead.plugin.v1.DeriveRunRequest
-	100, // 96: bulkhead.plugin.v1.HostService.ReleaseRun:input_type -> bulkhead.plugin.v1.ReleaseRunRequest
-	11,  // 97: bulkhead.plugin.v1.PluginService.Describe:output_type -> bulkhead.plugin.v1.DescribeResponse
-	17,  // 98: bulkhead.plugin.v1.PluginService.Validate:output_type -> bulkhead.plugin.v1.ValidateResponse
-	23,  // 99: bulkhead.plugin.v1.PluginService.Configure:output_type -> bulkhead.plugin.v1.ConfigureResponse
-	25,  // 100: bulkhead.plugin.v1.PluginService.WatchOffers:output_type -> bulkhead.plugin.v1.OfferSnapshot
-	34,  // 101: bulkhead.plugin.v1.PluginService.Activate:output_type -> bulkhead.plugin.v1.ActivateResponse
-	40,  // 102: bulkhead.plugin.v1.PluginService.Invoke:output_type -> bulkhead.plugin.v1.InvokeEvent
-	54,  // 103: bulkhead.plugin.v1.PluginService.Cancel:output_type -> bulkhead.plugin.v1.CancelResponse
-	56,  // 104: bulkhead.plugin.v1.PluginService.Health:output_type -> bulkhead.plugin.v1.HealthResponse
-	58,  // 105: bulkhead.plugin.v1.PluginService.Drain:output_type -> bulkhead.plugin.v1.DrainEvent
-	63,  // 106: bulkhead.plugin.v1.HostService.StateGet:output_type -> bulkhead.plugin.v1.StateGetResponse
-	65,  // 107: bulkhead.plugin.v1.HostService.StatePut:output_type -> bulkhead.plugin.v1.StatePutResponse
-	67,  // 108: bulkhead.plugin.v1.HostService.StateDelete:output_type -> bulkhead.plugin.v1.StateDeleteResponse
-	69,  // 109: bulkhead.plugin.v1.HostService.StateList:output_type -> bulkhead.plugin.v1.StateListResponse
-	72,  // 110: bulkhead.plugin.v1.HostService.StateCompareAndSet:output_type -> bulkhead.plugin.v1.StateCompareAndSetResponse
-	74,  // 111: bulkhead.plugin.v1.HostService.MemoryPut:output_type -> bulkhead.plugin.v1.MemoryPutResponse
-	76,  // 112: bulkhead.plugin.v1.HostService.MemoryGet:output_type -> bulkhead.plugin.v1.MemoryGetResponse
-	78,  // 113: bulkhead.plugin.v1.HostService.MemoryDelete:output_type -> bulkhead.plugin.v1.MemoryDeleteResponse
-	80,  // 114: bulkhead.plugin.v1.HostService.MemorySearch:output_type -> bulkhead.plugin.v1.MemorySearchResponse
-	83,  // 115: bulkhead.plugin.v1.HostService.PublishEvent:output_type -> bulkhead.plugin.v1.PublishEventResponse
-	85,  // 116: bulkhead.plugin.v1.HostService.Ask:output_type -> bulkhead.plugin.v1.AskResponse
-	87,  // 117: bulkhead.plugin.v1.HostService.SessionActivate:output_type -> bulkhead.plugin.v1.SessionActivateResponse
-	89,  // 118: bulkhead.plugin.v1.HostService.SessionPin:output_type -> bulkhead.plugin.v1.SessionPinResponse
-	91,  // 119: bulkhead.plugin.v1.HostService.SessionDeactivate:output_type -> bulkhead.plugin.v1.SessionDeactivateResponse
-	93,  // 120: bulkhead.plugin.v1.HostService.SessionListed:output_type -> bulkhead.plugin.v1.SessionListedResponse
-	95,  // 121: bulkhead.plugin.v1.HostService.SessionTurns:output_type -> bulkhead.plugin.v1.SessionTurnsResponse
-	40,  // 122: bulkhead.plugin.v1.HostService.CallTool:output_type -> bulkhead.plugin.v1.InvokeEvent
-	99,  // 123: bulkhead.plugin.v1.HostService.DeriveRun:output_type -> bulkhead.plugin.v1.DeriveRunResponse
-	101, // 124: bulkhead.plugin.v1.HostService.ReleaseRun:output_type -> bulkhead.plugin.v1.ReleaseRunResponse
-	97,  // [97:125] is the sub-list for method output_type
-	69,  // [69:97] is the sub-list for method input_type
-	69,  // [69:69] is the sub-list for extension type_name
-	69,  // [69:69] is the sub-list for extension extendee
-	0,   // [0:69] is the sub-list for field type_name
+	61,  // 60: bulkhead.plugin.v1.AnswerQuestionRequest.scope:type_name -> bulkhead.plugin.v1.Scope
+	44,  // 61: bulkhead.plugin.v1.AnswerQuestionResponse.result:type_name -> bulkhead.plugin.v1.Result
+	61,  // 62: bulkhead.plugin.v1.SessionActivateRequest.scope:type_name -> bulkhead.plugin.v1.Scope
+	61,  // 63: bulkhead.plugin.v1.SessionPinRequest.scope:type_name -> bulkhead.plugin.v1.Scope
+	61,  // 64: bulkhead.plugin.v1.SessionDeactivateRequest.scope:type_name -> bulkhead.plugin.v1.Scope
+	61,  // 65: bulkhead.plugin.v1.SessionListedRequest.scope:type_name -> bulkhead.plugin.v1.Scope
+	61,  // 66: bulkhead.plugin.v1.SessionTurnsRequest.scope:type_name -> bulkhead.plugin.v1.Scope
+	98,  // 67: bulkhead.plugin.v1.SessionTurnsResponse.turns:type_name -> bulkhead.plugin.v1.Turn
+	61,  // 68: bulkhead.plugin.v1.CallToolRequest.scope:type_name -> bulkhead.plugin.v1.Scope
+	5,   // 69: bulkhead.plugin.v1.Tool.ExposureByModelTierEntry.value:type_name -> bulkhead.plugin.v1.Exposure
+	39,  // 70: bulkhead.plugin.v1.Attempt.InputEntry.value:type_name -> bulkhead.plugin.v1.Answer
+	10,  // 71: bulkhead.plugin.v1.PluginService.Describe:input_type -> bulkhead.plugin.v1.DescribeRequest
+	16,  // 72: bulkhead.plugin.v1.PluginService.Validate:input_type -> bulkhead.plugin.v1.ValidateRequest
+	21,  // 73: bulkhead.plugin.v1.PluginService.Configure:input_type -> bulkhead.plugin.v1.ConfigureRequest
+	24,  // 74: bulkhead.plugin.v1.PluginService.WatchOffers:input_type -> bulkhead.plugin.v1.WatchOffersRequest
+	33,  // 75: bulkhead.plugin.v1.PluginService.Activate:input_type -> bulkhead.plugin.v1.ActivateRequest
+	35,  // 76: bulkhead.plugin.v1.PluginService.Invoke:input_type -> bulkhead.plugin.v1.InvokeRequest
+	53,  // 77: bulkhead.plugin.v1.PluginService.Cancel:input_type -> bulkhead.plugin.v1.CancelRequest
+	55,  // 78: bulkhead.plugin.v1.PluginService.Health:input_type -> bulkhead.plugin.v1.HealthRequest
+	57,  // 79: bulkhead.plugin.v1.PluginService.Drain:input_type -> bulkhead.plugin.v1.DrainRequest
+	62,  // 80: bulkhead.plugin.v1.HostService.StateGet:input_type -> bulkhead.plugin.v1.StateGetRequest
+	64,  // 81: bulkhead.plugin.v1.HostService.StatePut:input_type -> bulkhead.plugin.v1.StatePutRequest
+	66,  // 82: bulkhead.plugin.v1.HostService.StateDelete:input_type -> bulkhead.plugin.v1.StateDeleteRequest
+	68,  // 83: bulkhead.plugin.v1.HostService.StateList:input_type -> bulkhead.plugin.v1.StateListRequest
+	71,  // 84: bulkhead.plugin.v1.HostService.StateCompareAndSet:input_type -> bulkhead.plugin.v1.StateCompareAndSetRequest
+	73,  // 85: bulkhead.plugin.v1.HostService.MemoryPut:input_type -> bulkhead.plugin.v1.MemoryPutRequest
+	75,  // 86: bulkhead.plugin.v1.HostService.MemoryGet:input_type -> bulkhead.plugin.v1.MemoryGetRequest
+	77,  // 87: bulkhead.plugin.v1.HostService.MemoryDelete:input_type -> bulkhead.plugin.v1.MemoryDeleteRequest
+	79,  // 88: bulkhead.plugin.v1.HostService.MemorySearch:input_type -> bulkhead.plugin.v1.MemorySearchRequest
+	82,  // 89: bulkhead.plugin.v1.HostService.PublishEvent:input_type -> bulkhead.plugin.v1.PublishEventRequest
+	84,  // 90: bulkhead.plugin.v1.HostService.Ask:input_type -> bulkhead.plugin.v1.AskRequest
+	86,  // 91: bulkhead.plugin.v1.HostService.AnswerQuestion:input_type -> bulkhead.plugin.v1.AnswerQuestionRequest
+	88,  // 92: bulkhead.plugin.v1.HostService.SessionActivate:input_type -> bulkhead.plugin.v1.SessionActivateRequest
+	90,  // 93: bulkhead.plugin.v1.HostService.SessionPin:input_type -> bulkhead.plugin.v1.SessionPinRequest
+	92,  // 94: bulkhead.plugin.v1.HostService.SessionDeactivate:input_type -> bulkhead.plugin.v1.SessionDeactivateRequest
+	94,  // 95: bulkhead.plugin.v1.HostService.SessionListed:input_type -> bulkhead.plugin.v1.SessionListedRequest
+	96,  // 96: bulkhead.plugin.v1.HostService.SessionTurns:input_type -> bulkhead.plugin.v1.SessionTurnsRequest
+	99,  // 97: bulkhead.plugin.v1.HostService.CallTool:input_type -> bulkhead.plugin.v1.CallToolRequest
+	100, // 98: bulkhead.plugin.v1.HostService.DeriveRun:input_type -> bulkhead.plugin.v1.DeriveRunRequest
+	102, // 99: bulkhead.plugin.v1.HostService.ReleaseRun:input_type -> bulkhead.plugin.v1.ReleaseRunRequest
+	11,  // 100: bulkhead.plugin.v1.PluginService.Describe:output_type -> bulkhead.plugin.v1.DescribeResponse
+	17,  // 101: bulkhead.plugin.v1.PluginService.Validate:output_type -> bulkhead.plugin.v1.ValidateResponse
+	23,  // 102: bulkhead.plugin.v1.PluginService.Configure:output_type -> bulkhead.plugin.v1.ConfigureResponse
+	25,  // 103: bulkhead.plugin.v1.PluginService.WatchOffers:output_type -> bulkhead.plugin.v1.OfferSnapshot
+	34,  // 104: bulkhead.plugin.v1.PluginService.Activate:output_type -> bulkhead.plugin.v1.ActivateResponse
+	40,  // 105: bulkhead.plugin.v1.PluginService.Invoke:output_type -> bulkhead.plugin.v1.InvokeEvent
+	54,  // 106: bulkhead.plugin.v1.PluginService.Cancel:output_type -> bulkhead.plugin.v1.CancelResponse
+	56,  // 107: bulkhead.plugin.v1.PluginService.Health:output_type -> bulkhead.plugin.v1.HealthResponse
+	58,  // 108: bulkhead.plugin.v1.PluginService.Drain:output_type -> bulkhead.plugin.v1.DrainEvent
+	63,  // 109: bulkhead.plugin.v1.HostService.StateGet:output_type -> bulkhead.plugin.v1.StateGetResponse
+	65,  // 110: bulkhead.plugin.v1.HostService.StatePut:output_type -> bulkhead.plugin.v1.StatePutResponse
+	67,  // 111: bulkhead.plugin.v1.HostService.StateDelete:output_type -> bulkhead.plugin.v1.StateDeleteResponse
+	69,  // 112: bulkhead.plugin.v1.HostService.StateList:output_type -> bulkhead.plugin.v1.StateListResponse
+	72,  // 113: bulkhead.plugin.v1.HostService.StateCompareAndSet:output_type -> bulkhead.plugin.v1.StateCompareAndSetResponse
+	74,  // 114: bulkhead.plugin.v1.HostService.MemoryPut:output_type -> bulkhead.plugin.v1.MemoryPutResponse
+	76,  // 115: bulkhead.plugin.v1.HostService.MemoryGet:output_type -> bulkhead.plugin.v1.MemoryGetResponse
+	78,  // 116: bulkhead.plugin.v1.HostService.MemoryDelete:output_type -> bulkhead.plugin.v1.MemoryDeleteResponse
+	80,  // 117: bulkhead.plugin.v1.HostService.MemorySearch:output_type -> bulkhead.plugin.v1.MemorySearchResponse
+	83,  // 118: bulkhead.plugin.v1.HostService.PublishEvent:output_type -> bulkhead.plugin.v1.PublishEventResponse
+	85,  // 119: bulkhead.plugin.v1.HostService.Ask:output_type -> bulkhead.plugin.v1.AskResponse
+	87,  // 120: bulkhead.plugin.v1.HostService.AnswerQuestion:output_type -> bulkhead.plugin.v1.AnswerQuestionResponse
+	89,  // 121: bulkhead.plugin.v1.HostService.SessionActivate:output_type -> bulkhead.plugin.v1.SessionActivateResponse
+	91,  // 122: bulkhead.plugin.v1.HostService.SessionPin:output_type -> bulkhead.plugin.v1.SessionPinResponse
+	93,  // 123: bulkhead.plugin.v1.HostService.SessionDeactivate:output_type -> bulkhead.plugin.v1.SessionDeactivateResponse
+	95,  // 124: bulkhead.plugin.v1.HostService.SessionListed:output_type -> bulkhead.plugin.v1.SessionListedResponse
+	97,  // 125: bulkhead.plugin.v1.HostService.SessionTurns:output_type -> bulkhead.plugin.v1.SessionTurnsResponse
+	40,  // 126: bulkhead.plugin.v1.HostService.CallTool:output_type -> bulkhead.plugin.v1.InvokeEvent
+	101, // 127: bulkhead.plugin.v1.HostService.DeriveRun:output_type -> bulkhead.plugin.v1.DeriveRunResponse
+	103, // 128: bulkhead.plugin.v1.HostService.ReleaseRun:output_type -> bulkhead.plugin.v1.ReleaseRunResponse
+	100, // [100:129] is the sub-list for method output_type
+	71,  // [71:100] is the sub-list for method input_type
+	71,  // [71:71] is the sub-list for extension type_name
+	71,  // [71:71] is the sub-list for extension extendee
+	0,   // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_bulkhead_plugin_v1_plugin_proto_init() }
@@ -7455,7 +7582,7 @@ func file_bulkhead_plugin_v1_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bulkhead_plugin_v1_plugin_proto_rawDesc), len(file_bulkhead_plugin_v1_plugin_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   94,
+			NumMessages:   96,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

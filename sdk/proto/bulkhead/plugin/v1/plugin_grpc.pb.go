@@ -483,6 +483,7 @@ const (
 	HostService_MemorySearch_FullMethodName       = "/bulkhead.plugin.v1.HostService/MemorySearch"
 	HostService_PublishEvent_FullMethodName       = "/bulkhead.plugin.v1.HostService/PublishEvent"
 	HostService_Ask_FullMethodName                = "/bulkhead.plugin.v1.HostService/Ask"
+	HostService_AnswerQuestion_FullMethodName     = "/bulkhead.plugin.v1.HostService/AnswerQuestion"
 	HostService_SessionActivate_FullMethodName    = "/bulkhead.plugin.v1.HostService/SessionActivate"
 	HostService_SessionPin_FullMethodName         = "/bulkhead.plugin.v1.HostService/SessionPin"
 	HostService_SessionDeactivate_FullMethodName  = "/bulkhead.plugin.v1.HostService/SessionDeactivate"
@@ -512,6 +513,9 @@ type HostServiceClient interface {
 	MemorySearch(ctx context.Context, in *MemorySearchRequest, opts ...grpc.CallOption) (*MemorySearchResponse, error)
 	PublishEvent(ctx context.Context, in *PublishEventRequest, opts ...grpc.CallOption) (*PublishEventResponse, error)
 	Ask(ctx context.Context, in *AskRequest, opts ...grpc.CallOption) (*AskResponse, error)
+	// AnswerQuestion settles a question this plugin asked in the scope's session, in
+	// the name of the session's agent, and waits for the call that goes on with it.
+	AnswerQuestion(ctx context.Context, in *AnswerQuestionRequest, opts ...grpc.CallOption) (*AnswerQuestionResponse, error)
 	SessionActivate(ctx context.Context, in *SessionActivateRequest, opts ...grpc.CallOption) (*SessionActivateResponse, error)
 	SessionPin(ctx context.Context, in *SessionPinRequest, opts ...grpc.CallOption) (*SessionPinResponse, error)
 	SessionDeactivate(ctx context.Context, in *SessionDeactivateRequest, opts ...grpc.CallOption) (*SessionDeactivateResponse, error)
@@ -640,6 +644,16 @@ func (c *hostServiceClient) Ask(ctx context.Context, in *AskRequest, opts ...grp
 	return out, nil
 }
 
+func (c *hostServiceClient) AnswerQuestion(ctx context.Context, in *AnswerQuestionRequest, opts ...grpc.CallOption) (*AnswerQuestionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AnswerQuestionResponse)
+	err := c.cc.Invoke(ctx, HostService_AnswerQuestion_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *hostServiceClient) SessionActivate(ctx context.Context, in *SessionActivateRequest, opts ...grpc.CallOption) (*SessionActivateResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SessionActivateResponse)
@@ -748,6 +762,9 @@ type HostServiceServer interface {
 	MemorySearch(context.Context, *MemorySearchRequest) (*MemorySearchResponse, error)
 	PublishEvent(context.Context, *PublishEventRequest) (*PublishEventResponse, error)
 	Ask(context.Context, *AskRequest) (*AskResponse, error)
+	// AnswerQuestion settles a question this plugin asked in the scope's session, in
+	// the name of the session's agent, and waits for the call that goes on with it.
+	AnswerQuestion(context.Context, *AnswerQuestionRequest) (*AnswerQuestionResponse, error)
 	SessionActivate(context.Context, *SessionActivateRequest) (*SessionActivateResponse, error)
 	SessionPin(context.Context, *SessionPinRequest) (*SessionPinResponse, error)
 	SessionDeactivate(context.Context, *SessionDeactivateRequest) (*SessionDeactivateResponse, error)
@@ -798,6 +815,9 @@ func (UnimplementedHostServiceServer) PublishEvent(context.Context, *PublishEven
 }
 func (UnimplementedHostServiceServer) Ask(context.Context, *AskRequest) (*AskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Ask not implemented")
+}
+func (UnimplementedHostServiceServer) AnswerQuestion(context.Context, *AnswerQuestionRequest) (*AnswerQuestionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AnswerQuestion not implemented")
 }
 func (UnimplementedHostServiceServer) SessionActivate(context.Context, *SessionActivateRequest) (*SessionActivateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SessionActivate not implemented")
@@ -1042,6 +1062,24 @@ func _HostService_Ask_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _HostService_AnswerQuestion_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AnswerQuestionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServiceServer).AnswerQuestion(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: HostService_AnswerQuestion_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServiceServer).AnswerQuestion(ctx, req.(*AnswerQuestionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _HostService_SessionActivate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SessionActivateRequest)
 	if err := dec(in); err != nil {
@@ -1229,6 +1267,10 @@ var HostService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Ask",
 			Handler:    _HostService_Ask_Handler,
+		},
+		{
+			MethodName: "AnswerQuestion",
+			Handler:    _HostService_AnswerQuestion_Handler,
 		},
 		{
 			MethodName: "SessionActivate",

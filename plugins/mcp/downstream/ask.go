@@ -1,0 +1,145 @@
+package downstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+// TasksExtension is the name under which tasks are agreed on in the newer era.
+const TasksExtension = "io.modelcontextprotocol/tasks"
+
+// Methods by which a server asks its client.
+const (
+	Elicit = string(mcp.MethodElicitationCreate)
+	// codeNeedsURL is an error that names pages to visit before the call is made again.
+	codeNeedsURL          = -32042
+	codeMissingCapability = -32021
+)
+
+// maxInputs is how many things a server may ask in one result.
+const maxInputs = 16
+
+// Asks says which questions of the server are answered, and so told to it.
+type Asks struct{ Form, URL bool }
+
+// capabilities are what the client tells the server of itself; tasks = a call may
+// become a task.
+func (t *Target) capabilities(tasks bool) map[string]any {
+	out := map[string]any{}
+	if t.Asks.Form || t.Asks.URL {
+		modes := map[string]any{}
+		if t.Asks.Form {
+			modes["form"] = map[string]any{}
+		}
+		if t.Asks.URL {
+			modes["url"] = map[string]any{}
+		}
+		out["elicitation"] = modes
+	}
+	if tasks {
+		out["extensions"] = map[string]any{TasksExtension: map[string]any{}}
+	}
+	return out
+}
+
+// legacyCapabilities are those of the handshake. Nobody can be led to a page while a
+// request of this era waits.
+func (t *Target) legacyCapabilities() map[string]any {
+	if !t.Asks.Form {
+		return map[string]any{}
+	}
+	return map[string]any{"elicitation": map[string]any{"form": map[string]any{}}}
+}
+
+// asked answers a request of the server, which comes on the connection and not by
+// a result. ctx is that of the request in whose stream it came, where there is one.
+func (c *Conn) asked(ctx context.Context, req transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
+	switch {
+	case req.Method == string(mcp.MethodPing):
+		return transport.NewJSONRPCResultResponse(req.ID, json.RawMessage("{}")), nil
+	case req.Method == Elicit && c.events.Asked != nil && (c.target.Asks.Form || c.target.Asks.URL):
+		params, err := json.Marshal(req.Params)
+		if err != nil {
+			return transport.NewJSONRPCErrorResponse(req.ID, codeInvalidParams, "the parameters can't be read", nil), nil
+		}
+		return transport.NewJSONRPCResultResponse(req.ID, c.events.Asked(ctx, params)), nil
+	}
+	return transport.NewJSONRPCErrorResponse(req.ID, codeMethodNotFound, fmt.Sprintf("this client has no %s; its capabilities said so", req.Method), nil), nil
+}
+
+// Input is what a server must know before it can answer a request.
+type Input struct {
+	Keys     []string // of the requests, in order
+	Requests map[string]InputRequest
+	State    json.RawMessage // to be sent back as it is; nil = none
+}
+
+// InputRequest is one of the things asked.
+type InputRequest struct {
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+}
+
+// NeedsInput reads a result that asks instead of answering; nil = it answers.
+func (c *Conn) NeedsInput(raw json.RawMessage) (*Input, error) {
+	if !c.modern() || !bytes.Contains(raw, []byte(`"input_required"`)) {
+		return nil, nil
+	}
+	var r struct {
+		Type     string                  `json:"resultType"`
+		Requests map[string]InputRequest `json:"inputRequests"`
+		State    json.RawMessage         `json:"requestState"`
+	}
+	if err := json.Unmarshal(raw, &r); err != nil || r.Type != string(mcp.ResultTypeInputRequired) {
+		return nil, nil // the words stand in the content, or result mapping says what is wrong
+	}
+	if len(r.Requests) > maxInputs {
+		return nil, fmt.Errorf("it asks %d things at once; at most %d are answered", len(r.Requests), maxInputs)
+	}
+	if len(r.Requests) == 0 && len(r.State) == 0 {
+		return nil, fmt.Errorf("it asks for input and says neither what nor how to go on")
+	}
+	if string(r.State) == "null" {
+		r.State = nil
+	}
+	return &Input{Keys: slices.Sorted(maps.Keys(r.Requests)), Requests: r.Requests, State: r.State}, nil
+}
+
+// WithInput adds answers, and the server's state, to the parameters of a request.
+func WithInput(params json.RawMessage, responses map[string]json.RawMessage, state json.RawMessage) (json.RawMessage, error) {
+	if len(responses) == 0 && state == nil {
+		return params, nil
+	}
+	inner := bytes.TrimSpace(params)
+	inner = bytes.TrimSpace(inner[1 : len(inner)-1])
+	var out bytes.Buffer
+	out.WriteByte('{')
+	out.Write(inner)
+	if len(responses) > 0 {
+		raw, err := json.Marshal(responses)
+		if err != nil {
+			return nil, err
+		}
+		if len(inner) > 0 {
+			out.WriteByte(',')
+		}
+		out.WriteString(`"inputResponses":`)
+		out.Write(raw)
+	}
+	if state != nil {
+		if out.Len() > 1 {
+			out.WriteByte(',')
+		}
+		out.WriteString(`"requestState":`)
+		out.Write(state)
+	}
+	out.WriteByte('}')
+	return out.Bytes(), nil
+}
