@@ -59,7 +59,8 @@ func TestBinaryReachesItsHost(t *testing.T) {
 func TestPluginEndsWithItsHost(t *testing.T) {
 	// A shell stands for a host that dies without a word to its plugin.
 	host := exec.Command("/bin/sh", "-c", `"$0" >/dev/null & echo $!; wait`, self(t))
-	host.Env = append(os.Environ(), serveEnv+"=1", wire.Handshake.MagicCookieKey+"="+wire.Handshake.MagicCookieValue)
+	host.Env = append(os.Environ(), serveEnv+"=1", wire.Handshake.MagicCookieKey+"="+wire.Handshake.MagicCookieValue,
+		"TMPDIR="+t.TempDir()) // its socket stays there
 	out, err := host.StdoutPipe()
 	if err != nil {
 		t.Skipf("no shell: %v", err)
