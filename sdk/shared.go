@@ -96,6 +96,10 @@ func (s *Shared) Name(name string) (string, error) {
 	return path.Join(s.name, rel), nil
 }
 
+// Folder is what the plugin's part of the shared folder is called: /shared, or
+// /shared/plugins/NAME without the grant.
+func (s *Shared) Folder() string { return s.name }
+
 // RealPath gives the real path, for a child process that must open the file
 // itself. The file must exist and lie inside, links followed.
 func (s *Shared) RealPath(name string) (string, error) {

@@ -8,13 +8,15 @@ import (
 	"github.com/tidwall/gjson"
 	"github.com/tidwall/sjson"
 
+	"github.com/bulkhead-dev/bulkhead/host/internal/content"
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 	"github.com/bulkhead-dev/bulkhead/host/internal/registry"
 )
 
 // coerce makes what models commonly send fit the schema: declared aliases and
-// defaults, a JSON string where an object or array is declared, "5" for a number,
-// "true" for a boolean, a comma list for an array. Each rewrite is spliced into
+// defaults, a JSON string where an object or array is declared, an object or array
+// where nothing but a string is, "5" for a number, "true" for a boolean, a comma
+// list for an array. Each rewrite is spliced into
 // the bytes as sent; everything else stays untouched.
 func coerce(t *registry.Tool, args []byte) ([]byte, error) {
 	var err error
@@ -45,10 +47,17 @@ func coerce(t *registry.Tool, args []byte) ([]byte, error) {
 	}
 	for _, prop := range t.Properties() {
 		value := gjson.GetBytes(args, path(prop.Name))
-		if value.Type != gjson.String || len(prop.Types) == 0 || prop.Is("string") {
-			continue
+		raw := ""
+		switch {
+		case value.Type == gjson.JSON && len(prop.Types) == 1 && prop.Is("string"):
+			text, err := content.Marshal(value.Raw) // JSON in a string, as the schema has it
+			if err != nil {
+				return nil, spliceFault(t, prop.Name, err)
+			}
+			raw = string(text)
+		case value.Type == gjson.String && len(prop.Types) > 0 && !prop.Is("string"):
+			raw = fromString(prop, value.Str)
 		}
-		raw := fromString(prop, value.Str)
 		if raw == "" {
 			continue
 		}

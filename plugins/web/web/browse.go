@@ -72,51 +72,60 @@ func (b *browser) browse(ctx context.Context, _ *sdk.Call, in browseArgs) (sdk.R
 	if err != nil {
 		return sdk.Result{}, err
 	}
+	text, err := b.page(ctx, u, in.Render)
+	if err != nil {
+		return sdk.Result{}, err
+	}
+	return sdk.TextResult(text).WithChunk(hint(u, b.conf.Get())), nil
+}
+
+// page is the text of a page, with what to know about it.
+func (b *browser) page(ctx context.Context, u *url.URL, render bool) (string, error) {
 	s, fetch := b.conf.Get(), b.fetch.Load()
 	var notes []string
-	if read := sites.Find(s.sites(), u); read != nil && !in.Render {
+	if read := sites.Find(s.sites(), u); read != nil && !render {
 		page, err := read(ctx, fetch.api)
 		if err == nil {
-			return result(u, s, u, "site API", remarks(page.Note), fromSite(page, u)), nil
+			return compose(u, "site API", remarks(page.Note), fromSite(page, u)), nil
 		}
 		if ctx.Err() != nil {
-			return sdk.Result{}, ctx.Err()
+			return "", ctx.Err()
 		}
 		notes = remarks(fmt.Sprintf("the site's interface failed (%s); this is the ordinary page", strings.TrimPrefix(err.Error(), fetchFailed)))
 	}
 	p, err := fetch.get(ctx, u)
 	if err != nil {
-		return sdk.Result{}, err
+		return "", err
 	}
 	doc, err := b.read(ctx, p)
 	if err != nil {
-		return sdk.Result{}, err
+		return "", err
 	}
 	if p.status >= http.StatusBadRequest {
-		return sdk.Result{}, statusError(p, doc)
+		return "", statusError(p, doc)
 	}
 	notes = append(notes, remarks(doc.note)...)
 	if doc.status != "" {
 		notes = append(notes, shellNote(doc.status))
 	}
-	if in.Render {
+	if render {
 		notes = append(notes, "[web_browse status: unavailable] Headless rendering is not available in this deployment; the page was fetched over HTTP, without running its scripts.")
 	}
 	if p.cut {
 		notes = append(notes, fmt.Sprintf("[web_browse status: cut] The page is larger than %s (max_page_size); what follows is its beginning only.", s.MaxPageSize))
 	}
-	return result(u, s, p.url, "http", notes, doc), nil
+	return compose(p.url, "http", notes, doc), nil
 }
 
-// result is the text of a page at an address, got somehow, and how to store it.
-func result(asked *url.URL, s *settings, at *url.URL, via string, notes []string, doc document) sdk.Result {
-	return sdk.TextResult(compose(at, via, notes, doc)).WithChunk(sdk.ChunkHint{
+// hint is how the host stores a long text of an address.
+func hint(asked *url.URL, s *settings) sdk.ChunkHint {
+	return sdk.ChunkHint{
 		KeyBase:   keyBase(asked),
 		Threshold: s.ChunkingThreshold,
 		ChunkMax:  s.ChunkMaxLength,
 		TTL:       s.ChunkTTL.Std(),
 		Category:  "web",
-	})
+	}
 }
 
 // fromSite makes a document of what a site's interface told.

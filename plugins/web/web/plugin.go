@@ -18,9 +18,9 @@ func Plugin() *sdk.Plugin {
 	return &sdk.Plugin{
 		Name: "web", Version: Version,
 		Settings: b.conf,
-		Tools:    []*sdk.Tool{b.search.tool(), b.tool()},
+		Tools:    b.tools(),
 		Guides:   []sdk.Guide{{Name: "web", Summary: "Opening web pages and reading them to the end.", Markdown: guide}},
-		Grants:   []string{"tool:browser_render"},
+		Grants:   []string{"shared", "tool:browser_render"},
 		Sandbox:  sdk.Sandbox{Profile: "strict", Network: "all"},
 	}
 }
