@@ -21,11 +21,12 @@ const (
 )
 
 // serveBridge starts the built host with the bridge, whose server blocks are given,
-// and waits until a tool is there.
-func serveBridge(ctx context.Context, dir string, b binaries, servers, tool string) (api.Status, int, func(), error) {
+// and waits until a tool is there. It
+// gives the processes of the host and of the bridge.
+func serveBridge(ctx context.Context, dir string, b binaries, servers, tool string) (s api.Status, pid, bridge int, end func(), err error) {
 	file, err := world(dir, b, 0)
 	if err != nil {
-		return api.Status{}, 0, nil, err
+		return s, 0, 0, nil, err
 	}
 	raw, err := os.ReadFile(file)
 	if err == nil {
@@ -33,20 +34,23 @@ func serveBridge(ctx context.Context, dir string, b binaries, servers, tool stri
 		err = os.WriteFile(file, raw, 0o600)
 	}
 	if err != nil {
-		return api.Status{}, 0, nil, err
+		return s, 0, 0, nil, err
 	}
-	s, pid, end, err := serve(ctx, b.host, dir, file, 1)
+	s, pid, end, err = serve(ctx, b.host, dir, file, 1)
 	if err != nil {
-		return s, 0, nil, err
+		return s, 0, 0, nil, err
 	}
 	for {
 		if exec.CommandContext(ctx, b.host, "tools", tool, "--config", file).Run() == nil {
-			return s, pid, end, nil
+			if bridge, err = processOf(s.Plugins[0].PID, b.bridge); err != nil {
+				end()
+			}
+			return s, pid, bridge, end, err
 		}
 		select {
 		case <-ctx.Done():
 			end()
-			return s, 0, nil, fmt.Errorf("the tool %s did not come: %w", tool, ctx.Err())
+			return s, 0, 0, nil, fmt.Errorf("the tool %s did not come: %w", tool, ctx.Err())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -61,7 +65,7 @@ func bridged(ctx context.Context, dir string, b binaries, rounds int) ([]figure,
 		return nil, err
 	}
 	defer endBare()
-	s, pid, end, err := serveBridge(ctx, dir, b, fmt.Sprintf("    server \"bare\" {\n      url = %q\n    }\n", url+"/mcp"), "bare__echo")
+	s, pid, bridge, end, err := serveBridge(ctx, dir, b, fmt.Sprintf("    server \"bare\" {\n      url = %q\n    }\n", url+"/mcp"), "bare__echo")
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +106,7 @@ func bridged(ctx context.Context, dir string, b binaries, rounds int) ([]figure,
 			return nil, err
 		}
 		p50, rate = append(p50, c.Seconds()/a.Seconds()), append(rate, y/x)
-		before, err := busy(pid, s.Plugins[0].PID)
+		before, err := busy(pid, bridge)
 		if err != nil {
 			return nil, err
 		}
@@ -111,7 +115,7 @@ func bridged(ctx context.Context, dir string, b binaries, rounds int) ([]figure,
 				return nil, err
 			}
 		}
-		after, err := busy(pid, s.Plugins[0].PID)
+		after, err := busy(pid, bridge)
 		if err != nil {
 			return nil, err
 		}
@@ -168,7 +172,7 @@ func bridgeFootprint(ctx context.Context, dir string, b binaries, _ int) ([]figu
 			fmt.Fprintf(&servers, "    server \"s%d\" {\n      command = [%q, %q, \"stdio\"]\n    }\n", i, self, bareArg)
 		}
 	}
-	s, _, end, err := serveBridge(ctx, dir, b, servers.String(), "s0__tool_0")
+	s, _, bridge, end, err := serveBridge(ctx, dir, b, servers.String(), "s0__tool_0")
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +206,7 @@ func bridgeFootprint(ctx context.Context, dir string, b binaries, _ int) ([]figu
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		m, err := memory(s.Plugins[0].PID)
+		m, err := memory(bridge)
 		if err != nil {
 			return nil, err
 		}

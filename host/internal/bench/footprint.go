@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/call"
+	"github.com/bulkhead-dev/bulkhead/host/internal/sandbox"
 	"github.com/bulkhead-dev/bulkhead/host/internal/supervise"
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 )
@@ -102,7 +103,11 @@ func footprint(ctx context.Context, dir string, b binaries, _ int) ([]figure, er
 		}
 		anon, rss = append(anon, m["RssAnon"]), append(rss, m["VmRSS"])
 		for _, p := range s.Plugins {
-			m, err := memory(p.PID)
+			plugin, err := processOf(p.PID, b.fixture)
+			if err != nil {
+				return nil, err
+			}
+			m, err := memory(plugin)
 			if err != nil {
 				return nil, err
 			}
@@ -114,6 +119,20 @@ func footprint(ctx context.Context, dir string, b binaries, _ int) ([]figure, er
 		median("host_idle_rss", "MiB", 55, false, rss),
 		median("plugin_private", "MiB", 15, false, private),
 	}, nil
+}
+
+// processOf is the process that runs a binary, at or below the one the host names:
+// behind walls that is the little init in front of the plugin.
+func processOf(pid int, binary string) (int, error) {
+	if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && exe == binary {
+		return pid, nil
+	}
+	for _, child := range sandbox.Descendants(pid) {
+		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", child)); err == nil && exe == binary {
+			return child, nil
+		}
+	}
+	return 0, fmt.Errorf("no process below %d runs %s", pid, binary)
 }
 
 // memory reads the Rss lines of a process in MiB.
