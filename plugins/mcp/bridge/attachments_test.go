@@ -7,12 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/internal/badtest"
 	"github.com/bulkhead-dev/bulkhead/sdk/sdktest"
 )
 
 func withFiles(t *testing.T, general conf, more conf) *sdktest.Session {
 	t.Helper()
-	server := conf{"name": "f", "url": httpBad(t, "files", "token=secret"), "auth": conf{"bearer": "secret"}, "endpoint_path": "files/", "upload_field_name": "blob"}
+	server := conf{"name": "f", "url": badtest.HTTP(t, "files", "token=secret"), "auth": conf{"bearer": "secret"}, "endpoint_path": "files/", "upload_field_name": "blob"}
 	for k, v := range more {
 		server[k] = v
 	}
@@ -108,7 +109,7 @@ func TestFilesComeInByPath(t *testing.T) {
 	if r := s.Call("f__get_file", `{"mode":"save","kind":"error"}`); !r.IsError || !strings.Contains(r.Text, "attachmentId") {
 		t.Errorf("%+v", r)
 	}
-	await(t, "the server to hear that its files were fetched", func() bool {
+	badtest.Await(t, "the server to hear that its files were fetched", func() bool {
 		return strings.Count(s.Call("f__uploads", "{}").Text, "delete /files/id%2F1") == 2
 	})
 	left, err := filepath.Glob(filepath.Join(s.SharedDir, "attachments", "*"))
@@ -174,7 +175,7 @@ func TestCapture(t *testing.T) {
 }
 
 func TestCaptureOff(t *testing.T) {
-	s := start(t, nil, conf{"name": "bad", "command": []string{must(t, buildBad)}, "attachments": conf{"capture": conf{"enabled": false}}})
+	s := start(t, nil, conf{"name": "bad", "command": []string{badtest.Bad(t)}, "attachments": conf{"capture": conf{"enabled": false}}})
 	awaitTool(t, s, "bad__rich")
 	if r := s.Call("bad__rich", `{"a":"x"}`); r.IsError || len(r.Files) != 0 {
 		t.Errorf("%+v", r)

@@ -1,13 +1,10 @@
 package bridge
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,12 +12,11 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/bulkhead/plugins/mcp/downstream"
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/internal/badtest"
 	"github.com/bulkhead-dev/bulkhead/sdk"
 	"github.com/bulkhead-dev/bulkhead/sdk/child"
 	"github.com/bulkhead-dev/bulkhead/sdk/sdktest"
 )
-
-var binDir string
 
 func TestMain(m *testing.M) {
 	child.Init()
@@ -28,41 +24,7 @@ func TestMain(m *testing.M) {
 	if scenario := os.Getenv(clientEnv); scenario != "" {
 		conformanceClient(scenario)
 	}
-	dir, err := os.MkdirTemp("", "mcp-bridge-test-")
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	binDir = dir
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
-
-func build(name, pkg string) func() (string, error) {
-	return sync.OnceValues(func() (string, error) {
-		bin := filepath.Join(binDir, name)
-		cmd := exec.Command("go", "build", "-o", bin, pkg)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("%w: %s", err, out)
-		}
-		return bin, nil
-	})
-}
-
-var (
-	buildBad        = build("badserver", "../testdata/badserver")
-	buildEverything = build("everything", "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
-)
-
-func must(t *testing.T, f func() (string, error)) string {
-	t.Helper()
-	s, err := f()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	badtest.Run(m)
 }
 
 type conf map[string]any
@@ -77,7 +39,7 @@ func (c conf) String() string {
 
 // bad is a server block for the misbehaving server over stdio.
 func bad(t *testing.T, name string, modes ...string) conf {
-	return conf{"name": name, "command": append([]string{must(t, buildBad)}, modes...)}
+	return conf{"name": name, "command": append([]string{badtest.Bad(t)}, modes...)}
 }
 
 func start(t *testing.T, general conf, servers ...conf) *sdktest.Session {
@@ -95,21 +57,6 @@ func ending(t *testing.T, s *sdktest.Session) *sdktest.Session {
 	return s
 }
 
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not come about", what)
-		}
-	}
-}
-
-func within(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func hasTool(s *sdktest.Session, name string) bool {
 	for _, n := range s.ToolNames() {
 		if n == name {
@@ -121,7 +68,7 @@ func hasTool(s *sdktest.Session, name string) bool {
 
 func awaitTool(t *testing.T, s *sdktest.Session, name string) {
 	t.Helper()
-	await(t, "the tool "+name, func() bool { return hasTool(s, name) })
+	badtest.Await(t, "the tool "+name, func() bool { return hasTool(s, name) })
 }
 
 type row struct {
@@ -173,7 +120,7 @@ func TestBrokenServersCostOnlyThemselves(t *testing.T) {
 	awaitTool(t, s, "slow__echo")
 	s.Call("good__echo", "{}").WantText("echo {}")
 	for name, want := range map[string]string{"nosuch": "no such program", "refusing": "refused", "hung": "connect_timeout 3s", "keyless": "no API key: BAD_KEY", "guarded": "arg_guard"} {
-		await(t, "the reason of "+name, func() bool {
+		badtest.Await(t, "the reason of "+name, func() bool {
 			st := services(t, s)[name]
 			return st.State != stateReady && strings.Contains(st.Error, want)
 		})
@@ -214,25 +161,25 @@ func TestCallsSurviveAReconnect(t *testing.T) {
 	for range 8 {
 		wg.Go(func() { s.Call("bad__sleep", `{"ms":2000}`).WantText("slept") })
 	}
-	await(t, "all calls to run", func() bool { old.mu.Lock(); defer old.mu.Unlock(); return old.leases == 8 })
+	badtest.Await(t, "all calls to run", func() bool { old.mu.Lock(); defer old.mu.Unlock(); return old.leases == 8 })
 	for range 5 {
 		srv.renew(old)
 	}
-	await(t, "a new connection", func() bool {
+	badtest.Await(t, "a new connection", func() bool {
 		srv.mu.Lock()
 		defer srv.mu.Unlock()
 		return srv.link != nil && srv.link != old
 	})
 	s.Call("bad__log", "{}").WantText(`"ran":0`) // another process
 	wg.Wait()
-	await(t, "the end of the old connection", func() bool { return ended(old.conn) })
+	badtest.Await(t, "the end of the old connection", func() bool { return ended(old.conn) })
 }
 
 // C10: a lost session is made anew, and the call that found out runs.
 func TestALostSession(t *testing.T) {
 	for _, mode := range []string{"http404", "http400"} {
 		t.Run(mode, func(t *testing.T) {
-			s := start(t, nil, conf{"name": "h", "url": httpBad(t, mode)})
+			s := start(t, nil, conf{"name": "h", "url": badtest.HTTP(t, mode)})
 			awaitTool(t, s, "h__echo")
 			for range 2 {
 				s.Call("h__forget", "{}").WantText("forgotten")
@@ -242,29 +189,11 @@ func TestALostSession(t *testing.T) {
 	}
 }
 
-func httpBad(t *testing.T, modes ...string) string {
-	t.Helper()
-	cmd := exec.Command(must(t, buildBad), append([]string{"http=127.0.0.1:0"}, modes...)...)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	return "http://" + strings.TrimSpace(line) + "/mcp"
-}
-
 func TestCredentialsThatAreRefusedAreNotTriedAgain(t *testing.T) {
-	url := httpBad(t, "token=secret")
+	url := badtest.HTTP(t, "token=secret")
 	s := start(t, nil, conf{"name": "wrong", "url": url, "auth": conf{"bearer": "nope"}}, conf{"name": "right", "url": url, "auth": conf{"bearer": "secret"}})
 	awaitTool(t, s, "right__echo")
-	await(t, "the refusal", func() bool { return services(t, s)["wrong"].State == stateAuth })
+	badtest.Await(t, "the refusal", func() bool { return services(t, s)["wrong"].State == stateAuth })
 	s.Call("mcp_list_resources", `{"server_name":"wrong"}`).WantError("auth_required", "https://auth.example/meta")
 	if strings.Contains(fmt.Sprint(services(t, s)), "nope") {
 		t.Error("a token is shown")
@@ -281,7 +210,7 @@ func TestTimeout(t *testing.T) {
 	if !r.Retryable {
 		t.Error("a time-out may be tried again")
 	}
-	await(t, "the cancel to arrive", func() bool { return strings.Contains(s.Call("bad__log", "{}").Text, `"cancelled":["bulkhead-`) })
+	badtest.Await(t, "the cancel to arrive", func() bool { return strings.Contains(s.Call("bad__log", "{}").Text, `"cancelled":["bulkhead-`) })
 	s.Call("bad__log", "{}").WantText(`"ran":0`)
 }
 
@@ -403,7 +332,7 @@ func TestHints(t *testing.T) {
 }
 
 func TestRegister(t *testing.T) {
-	url := httpBad(t)
+	url := badtest.HTTP(t)
 	s := start(t, nil, bad(t, "own"))
 	s.Call("mcp_register_server", string(quote(map[string]string{"name": "new", "url": url}))).WantError("denied", "allow_hosts")
 	s.Call("mcp_register_server", `{"name":"new","url":"http://169.254.169.254/"}`).WantError("denied", "private")
@@ -422,7 +351,7 @@ func TestRegister(t *testing.T) {
 	s.Call("mcp_register_server", string(quote(map[string]string{"name": "twin", "url": url + "/"}))).WantError("conflict", `"new" is this very server`)
 	s.Call("mcp_unregister_server", `{"server_name":"own"}`).WantError("denied", "operator")
 	s.Call("mcp_unregister_server", `{"server_name":"new"}`).WantText("removed")
-	await(t, "the tools to go", func() bool { return !hasTool(s, "new__echo") })
+	badtest.Await(t, "the tools to go", func() bool { return !hasTool(s, "new__echo") })
 }
 
 func TestReconfigure(t *testing.T) {
@@ -436,7 +365,7 @@ func TestReconfigure(t *testing.T) {
 		t.Fatal(got)
 	}
 	awaitTool(t, s, "three__log")
-	await(t, "the filter", func() bool { return hasTool(s, "two__log") && !hasTool(s, "two__die") })
+	badtest.Await(t, "the filter", func() bool { return hasTool(s, "two__log") && !hasTool(s, "two__die") })
 	pid := func(text string) string { _, p, _ := strings.Cut(text, `"pid":`); return p }
 	if after := s.Call("one__log", "{}").Text; pid(strings.SplitN(after, `,"ran"`, 2)[0]) != pid(strings.SplitN(before, `,"ran"`, 2)[0]) {
 		t.Errorf("an unchanged server was restarted: %s, then %s", before, after)
@@ -444,7 +373,7 @@ func TestReconfigure(t *testing.T) {
 	if got := s.Configure(conf{"server": []conf{two}}.String()); got != "reconfigured" {
 		t.Fatal(got)
 	}
-	await(t, "the removal", func() bool { return !hasTool(s, "one__log") && hasTool(s, "two__log") })
+	badtest.Await(t, "the removal", func() bool { return !hasTool(s, "one__log") && hasTool(s, "two__log") })
 }
 
 func TestTexts(t *testing.T) {
@@ -503,7 +432,7 @@ func TestSummaries(t *testing.T) {
 		t.Fatal(got)
 	}
 	awaitTool(t, s, "bad__grow")
-	await(t, "the summary", func() bool {
+	badtest.Await(t, "the summary", func() bool {
 		return strings.Contains(s.Call("mcp_list_services", "{}").Text, `"summary":"A server for bad manners."`)
 	})
 	mu.Lock()

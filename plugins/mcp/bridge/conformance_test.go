@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/internal/badtest"
 	"github.com/bulkhead-dev/bulkhead/sdk/sdktest"
 )
 
@@ -34,7 +35,7 @@ func TestConformance(t *testing.T) {
 	} {
 		for _, scenario := range scenarios {
 			t.Run(version+"/"+scenario, func(t *testing.T) {
-				cmd := exec.CommandContext(within(t, time.Minute), node, suite, "client", "--command", os.Args[0], "--scenario", scenario, "--spec-version", version, "--force", "--verbose", "-o", t.TempDir())
+				cmd := exec.CommandContext(badtest.Within(t, time.Minute), node, suite, "client", "--command", os.Args[0], "--scenario", scenario, "--spec-version", version, "--force", "--verbose", "-o", t.TempDir())
 				cmd.Env = append(os.Environ(), clientEnv+"="+scenario)
 				out, err := cmd.CombinedOutput()
 				if err != nil || !bytes.Contains(out, []byte("SUCCESS")) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/internal/badtest"
 	"github.com/bulkhead-dev/bulkhead/sdk"
 	"github.com/bulkhead-dev/bulkhead/sdk/sdktest"
 )
@@ -57,7 +58,7 @@ func TestGuards(t *testing.T) {
 func TestAGuardThatIsATool(t *testing.T) {
 	guard := conf{"handler": "tool:judge", "tools": []string{"echo"}, "options": conf{"limit": 5}}
 	s := start(t, nil, guardedBy(t, guard))
-	await(t, "the refusal", func() bool {
+	badtest.Await(t, "the refusal", func() bool {
 		st := services(t, s)["bad"]
 		return st.State == stateRefused && strings.Contains(st.Error, `"tool:judge"`)
 	})
@@ -93,7 +94,7 @@ func TestAGuardThatIsATool(t *testing.T) {
 
 // A guard can't be set, shed or got round by registering a server.
 func TestGuardsAreTheOperators(t *testing.T) {
-	url := httpBad(t)
+	url := badtest.HTTP(t)
 	s := start(t, conf{"allow_hosts": []string{"127.0.0.0/8"}}, conf{"name": "g", "url": url, "arg_guard": []conf{{"handler": "path-prefix", "options": conf{"args": []string{"dir"}, "allowed_prefixes": []string{"/shared"}}}}})
 	awaitTool(t, s, "g__echo")
 	for args, code := range map[string]string{

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/internal/badtest"
 	"github.com/bulkhead-dev/bulkhead/sdk/sdktest"
 )
 
@@ -61,7 +62,7 @@ func isolatedPair(t *testing.T) *sdktest.Session {
 	t.Helper()
 	stdio := bad(t, "p", "banner")
 	stdio["isolation"] = "server"
-	s := start(t, nil, stdio, conf{"name": "h", "url": httpBad(t), "isolation": "server"}, bad(t, "other"))
+	s := start(t, nil, stdio, conf{"name": "h", "url": badtest.HTTP(t), "isolation": "server"}, bad(t, "other"))
 	awaitTool(t, s, "p__echo")
 	awaitTool(t, s, "h__echo")
 	awaitTool(t, s, "other__echo")
@@ -117,7 +118,7 @@ func TestAWorkerKilled(t *testing.T) {
 			wg.Go(func() { lost <- s.Call("p__sleep", `{"ms":15000}`) })
 			wg.Go(func() { lost <- s.Call("p__sleep", `{"ms":15000}`) })
 			wg.Go(func() { other <- s.Call("other__sleep", `{"ms":1500}`) })
-			await(t, "the calls to run", func() bool { return strings.Count(s.Call("p__log", "{}").Text, "bulkhead-") >= 3 })
+			badtest.Await(t, "the calls to run", func() bool { return strings.Count(s.Call("p__log", "{}").Text, "bulkhead-") >= 3 })
 		}
 		for _, pid := range before {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
@@ -145,10 +146,10 @@ func TestAWorkerKilled(t *testing.T) {
 			t.Errorf("the next call took %s", d)
 		}
 		s.Call("other__log", "{}").WantText("pid")
-		await(t, "both workers", func() bool { return len(workers(t)) == 2 })
+		badtest.Await(t, "both workers", func() bool { return len(workers(t)) == 2 })
 	}
 	if got := s.Configure(conf{"server": []conf{bad(t, "other")}}.String()); got != "reconfigured" {
 		t.Fatal(got)
 	}
-	await(t, "the end of the workers", func() bool { return len(workers(t)) == 0 })
+	badtest.Await(t, "the end of the workers", func() bool { return len(workers(t)) == 0 })
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/internal/badtest"
 	"github.com/bulkhead-dev/bulkhead/sdk/sdktest"
 )
 
@@ -45,16 +46,16 @@ func startWithFile(t *testing.T, text string, general conf, servers ...conf) (*s
 
 func TestMCPJSONIsFollowed(t *testing.T) {
 	t.Setenv("BAD_MODE", "banner")
-	bin := must(t, buildBad)
+	bin := badtest.Bad(t)
 	one := fmt.Sprintf(`"one": {"command": %q, "args": ["${BAD_MODE}", "$${BAD_MODE}"], "x-mine": {"b": 1, "a": 2.50}}`, bin)
-	two := fmt.Sprintf(`"two": {"type": "sse", "url": %q, "deniedTools": ["die"]}`, httpBad(t))
+	two := fmt.Sprintf(`"two": {"type": "sse", "url": %q, "deniedTools": ["die"]}`, badtest.HTTP(t))
 	s, path := startWithFile(t, `{ "mcpServers": { `+one+` } , "other": [1, 2] }`, nil, bad(t, "own"))
 	awaitTool(t, s, "one__echo")
 	awaitTool(t, s, "own__echo")
 	if n := services(t, s)["one"]; !strings.Contains(n.Note, "🚢") {
 		t.Errorf("the variable did not reach the server: %+v", n)
 	}
-	await(t, "an id in the file", func() bool { return strings.Contains(get(t, path), `"id":"`) })
+	badtest.Await(t, "an id in the file", func() bool { return strings.Contains(get(t, path), `"id":"`) })
 	if text := get(t, path); !strings.Contains(text, `"x-mine": {"b": 1, "a": 2.50}`) || !strings.Contains(text, ` , "other": [1, 2] }`) || !strings.Contains(text, `"$${BAD_MODE}"`) {
 		t.Errorf("the file was rewritten: %s", text)
 	}
@@ -76,7 +77,7 @@ func TestMCPJSONIsFollowed(t *testing.T) {
 		t.Errorf("an unchanged server was restarted: %s, then %s", before, after)
 	}
 	put(t, path, `{"mcpServers": {`+two+`}}`)
-	await(t, "the removal", func() bool { return !hasTool(s, "one__echo") && hasTool(s, "two__echo") && hasTool(s, "own__echo") })
+	badtest.Await(t, "the removal", func() bool { return !hasTool(s, "one__echo") && hasTool(s, "two__echo") && hasTool(s, "own__echo") })
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -85,17 +86,17 @@ func TestMCPJSONIsFollowed(t *testing.T) {
 
 // A file that can't be what was meant is never acted on, and never written over.
 func TestASuspectMCPJSON(t *testing.T) {
-	one := fmt.Sprintf(`{"mcpServers":{"one":{"command":%q,"id":"0123456789ab"}}}`, must(t, buildBad))
+	one := fmt.Sprintf(`{"mcpServers":{"one":{"command":%q,"id":"0123456789ab"}}}`, badtest.Bad(t))
 	path := filepath.Join(t.TempDir(), "mcp.json")
 	put(t, path, one)
 	b := newBridge()
 	s := sdktest.Start(t, b.plugin, sdktest.Config(conf{"mcp_json": path, "allow_hosts": []string{"127.0.0.0/8"}}.String()))
 	awaitTool(t, s, "one__echo")
-	url := httpBad(t)
+	url := badtest.HTTP(t)
 	state := func() string { return b.health(t.Context()).Detail }
 	for _, text := range []string{`{"mcpServers":`, `{"servers":{"one":{}}}`, `[]`, `{"mcpServers":[]}`, "not JSON at all"} {
 		put(t, path, text)
-		await(t, "a word on "+text, func() bool { return strings.Contains(state(), "is not in force") })
+		badtest.Await(t, "a word on "+text, func() bool { return strings.Contains(state(), "is not in force") })
 		s.Call("one__echo", "{}").WantText("echo {}")
 		s.Call("mcp_register_server", `{"name":"new","url":"`+url+`"}`).WantError("conflict", "is not written over")
 		if got := get(t, path); got != text {
@@ -105,7 +106,7 @@ func TestASuspectMCPJSON(t *testing.T) {
 			t.Error("a backup was made of what can't be meant")
 		}
 		put(t, path, one)
-		await(t, "the all-clear", func() bool { return !strings.Contains(state(), "is not in force") })
+		badtest.Await(t, "the all-clear", func() bool { return !strings.Contains(state(), "is not in force") })
 	}
 	// With a backup that is the one in force.
 	put(t, path+".bak", strings.Replace(one, `"one"`, `"saved"`, 1))
@@ -113,14 +114,14 @@ func TestASuspectMCPJSON(t *testing.T) {
 	awaitTool(t, s, "saved__echo")
 	// An empty list is what was meant.
 	put(t, path, `{"mcpServers":{}}`)
-	await(t, "the removal", func() bool { return !hasTool(s, "one__echo") && !hasTool(s, "saved__echo") })
+	badtest.Await(t, "the removal", func() bool { return !hasTool(s, "one__echo") && !hasTool(s, "saved__echo") })
 }
 
 // What is wrong with one entry costs that entry, and says where and what.
 func TestMCPJSONFaults(t *testing.T) {
 	t.Setenv("SET_HERE", "x")
 	t.Setenv("BULKHEAD_SECRET", "x")
-	bin := must(t, buildBad)
+	bin := badtest.Bad(t)
 	s, _ := startWithFile(t, `{"mcpServers":{
 		"good": {"command": "`+bin+`", "args": ["good"]},
 		"unset": {"url": "https://x.example/${NOT_SET_ANYWHERE}"},
@@ -156,7 +157,7 @@ func TestMCPJSONFaults(t *testing.T) {
 
 // Guards of an mcp.json are kept, in whatever case their options are written.
 func TestMCPJSONGuards(t *testing.T) {
-	s, _ := startWithFile(t, fmt.Sprintf(`{"mcpServers":{"g":{"command":%q,"toolTimeoutMs":400,"argGuards":[{"handler":"path-prefix","tools":["Echo"],"options":{"Args":["dir"],"AllowedPrefixes":["/shared"],"requireArgs":true}}]}}}`, must(t, buildBad)), nil)
+	s, _ := startWithFile(t, fmt.Sprintf(`{"mcpServers":{"g":{"command":%q,"toolTimeoutMs":400,"argGuards":[{"handler":"path-prefix","tools":["Echo"],"options":{"Args":["dir"],"AllowedPrefixes":["/shared"],"requireArgs":true}}]}}}`, badtest.Bad(t)), nil)
 	awaitTool(t, s, "g__echo")
 	s.Call("g__echo", `{"dir":"/tmp"}`).WantError("invalid_arguments", "lies elsewhere")
 	s.Call("g__echo", `{}`).WantError("invalid_arguments", "missing")
@@ -166,7 +167,7 @@ func TestMCPJSONGuards(t *testing.T) {
 // Registered servers stand in the file, as the agent's; an operator who adds to an
 // entry takes it over.
 func TestRegisteredServersStandInTheFile(t *testing.T) {
-	url := httpBad(t)
+	url := badtest.HTTP(t)
 	s, path := startWithFile(t, "", conf{"allow_hosts": []string{"127.0.0.0/8"}}, bad(t, "own"))
 	s.Call("mcp_register_server", `{"name":"dot.ted","url":"`+url+`"}`).WantText("is connected")
 	if text := get(t, path); !strings.Contains(text, `"dot.ted":{"id":"`) || !strings.Contains(text, `"origin":"agent"`) || !strings.Contains(text, `"type":"sse"`) {
@@ -176,20 +177,20 @@ func TestRegisteredServersStandInTheFile(t *testing.T) {
 		t.Error("it stands in the state too")
 	}
 	s.Call("mcp_register_server", `{"name":"DOT.ted","url":"`+url+`"}`).WantError("conflict", "unregister it first")
-	s.Call("mcp_register_server", `{"name":"42","url":"`+httpBad(t)+`"}`).WantText("is connected")
+	s.Call("mcp_register_server", `{"name":"42","url":"`+badtest.HTTP(t)+`"}`).WantText("is connected")
 	s.Call("mcp_unregister_server", `{"server_name":"dot.ted"}`).WantText("removed")
 	if text := get(t, path); strings.Contains(text, "dot.ted") || !strings.Contains(text, `"42":{`) || !strings.Contains(get(t, path+".bak"), "dot.ted") {
 		t.Errorf("%s", text)
 	}
 	awaitTool(t, s, "42__echo")
 	put(t, path, strings.Replace(get(t, path), `"type":"sse"`, `"type":"sse","deniedTools":["die"]`, 1))
-	await(t, "the operator's entry", func() bool { return hasTool(s, "42__echo") && !hasTool(s, "42__die") })
+	badtest.Await(t, "the operator's entry", func() bool { return hasTool(s, "42__echo") && !hasTool(s, "42__die") })
 	s.Call("mcp_unregister_server", `{"server_name":"42"}`).WantError("denied", "operator")
 }
 
 // Of entries that are one server one is connected, and default_server adds none.
 func TestTheSameServerTwice(t *testing.T) {
-	url := httpBad(t)
+	url := badtest.HTTP(t)
 	s, path := startWithFile(t, `{"mcpServers":{
 		"z-agent": {"type":"sse","url":"`+url+`","origin":"agent","id":"000000000001"},
 		"operator": {"type":"http","url":"`+strings.Replace(url, "http:", "HTTP:", 1)+`/","id":"000000000002"},

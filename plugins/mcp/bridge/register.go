@@ -195,7 +195,8 @@ func identity(c *settings.Server) string {
 		parts = append(parts, c.Auth.Bearer)
 	}
 	for _, l := range [][]string{c.AllowedTools, c.DeniedTools} {
-		parts = append(parts, strings.ToLower(strings.Join(slices.Sorted(slices.Values(l)), "\x1e")))
+		lower := strings.Split(strings.ToLower(strings.Join(l, "\x1e")), "\x1e")
+		parts = append(parts, strings.Join(slices.Sorted(slices.Values(lower)), "\x1e"))
 	}
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x1f")))
 	return hex.EncodeToString(sum[:])

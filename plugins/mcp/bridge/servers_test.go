@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/internal/badtest"
 	"github.com/bulkhead-dev/bulkhead/sdk/sdktest"
 )
 
@@ -104,7 +105,7 @@ func serve(t *testing.T, port string, cmd *exec.Cmd) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	await(t, "something on port "+port, func() bool {
+	badtest.Await(t, "something on port "+port, func() bool {
 		c, err := net.DialTimeout("tcp", "127.0.0.1:"+port, time.Second)
 		if err != nil {
 			return false
@@ -136,7 +137,7 @@ func TestNPMServerOverHTTP(t *testing.T) {
 // The official Go SDK's server in both of its modes: with sessions, up to
 // 2025-11-25, and without, 2026-07-28.
 func TestGoSDKServer(t *testing.T) {
-	bin := must(t, buildEverything)
+	bin := badtest.Build(t, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
 	for mode, want := range map[string]string{"true": "2026-07-28", "false": "2025-11-25"} {
 		t.Run("stateless="+mode, func(t *testing.T) {
 			port := freePort(t)

@@ -1,58 +1,26 @@
 package downstream
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/internal/badtest"
 	"github.com/bulkhead-dev/bulkhead/sdk/child"
 )
-
-var binDir string
 
 func TestMain(m *testing.M) {
 	child.Init()
 	Init()
-	dir, err := os.MkdirTemp("", "mcp-bridge-test-")
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	binDir = dir
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
-
-var buildBad = sync.OnceValues(func() (string, error) {
-	bin := filepath.Join(binDir, "badserver")
-	cmd := exec.Command("go", "build", "-o", bin, "../testdata/badserver")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return bin, nil
-})
-
-func badServer(t *testing.T) string {
-	t.Helper()
-	bin, err := buildBad()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bin
+	badtest.Run(m)
 }
 
 func quietLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -60,18 +28,12 @@ func quietLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // stdio is a connection to the misbehaving server in the given modes.
 func stdio(t *testing.T, ctx context.Context, modes ...string) (*Conn, error) {
 	t.Helper()
-	c, err := Connect(ctx, Target{Name: "bad", Command: append([]string{badServer(t)}, modes...), Log: quietLog(),
+	c, err := Connect(ctx, Target{Name: "bad", Command: append([]string{badtest.Bad(t)}, modes...), Log: quietLog(),
 		CallTimeout: time.Minute, DiscoverTimeout: 500 * time.Millisecond, Walls: Walls{Home: t.TempDir()}}, Events{})
 	if err == nil {
 		t.Cleanup(c.Close)
 	}
 	return c, err
-}
-
-func within(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 func call(ctx context.Context, c *Conn, name, args string) (string, error) {
@@ -83,7 +45,7 @@ func call(ctx context.Context, c *Conn, name, args string) (string, error) {
 func TestPrograms(t *testing.T) {
 	for _, modes := range [][]string{{"plain"}, {"banner"}, {"dies-at-discover"}, {"dies-at-discover", "reads-late"}, {"quiet-at-discover"}, {"yes-to-all"}, {"twice"}, {"init=1s"}, {"flood"}, {"stubborn"}} {
 		t.Run(strings.Join(modes, "+"), func(t *testing.T) {
-			ctx := within(t, 60*time.Second)
+			ctx := badtest.Within(t, 60*time.Second)
 			c, err := stdio(t, ctx, modes...)
 			if err != nil {
 				t.Fatal(err)
@@ -109,17 +71,17 @@ func TestPrograms(t *testing.T) {
 
 func TestAHangingProgramTimesOut(t *testing.T) {
 	begin := time.Now()
-	if _, err := stdio(t, within(t, 2*time.Second), "never"); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > 20*time.Second {
+	if _, err := stdio(t, badtest.Within(t, 2*time.Second), "never"); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > 20*time.Second {
 		t.Errorf("after %s: %v", time.Since(begin), err)
 	}
 }
 
 func TestWhyAProgramEnded(t *testing.T) {
-	_, err := stdio(t, within(t, 20*time.Second), "stderr=BAD_KEY")
+	_, err := stdio(t, badtest.Within(t, 20*time.Second), "stderr=BAD_KEY")
 	if err == nil || !strings.Contains(err.Error(), "exit code 3") || !strings.Contains(err.Error(), "no API key: BAD_KEY") {
 		t.Errorf("%v", err)
 	}
-	ctx := within(t, 20*time.Second)
+	ctx := badtest.Within(t, 20*time.Second)
 	c, err := stdio(t, ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +97,7 @@ func TestWhyAProgramEnded(t *testing.T) {
 
 // C13: the cancelled call's own id reaches the server; others go on.
 func TestCancel(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := badtest.Within(t, 30*time.Second)
 	c, err := stdio(t, ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +123,7 @@ func TestCancel(t *testing.T) {
 }
 
 func TestOddToolsCostNothingElse(t *testing.T) {
-	ctx := within(t, 60*time.Second)
+	ctx := badtest.Within(t, 60*time.Second)
 	c, err := stdio(t, ctx, "odd", "pages")
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +166,7 @@ func TestOddToolsCostNothingElse(t *testing.T) {
 }
 
 func TestAListWithoutEndIsRefused(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := badtest.Within(t, 30*time.Second)
 	c, err := stdio(t, ctx, "loop")
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +178,7 @@ func TestAListWithoutEndIsRefused(t *testing.T) {
 
 // C7: large results and lists.
 func TestLargeMessages(t *testing.T) {
-	ctx := within(t, 60*time.Second)
+	ctx := badtest.Within(t, 60*time.Second)
 	c, err := stdio(t, ctx, "many=600")
 	if err != nil {
 		t.Fatal(err)
@@ -235,31 +197,12 @@ func TestLargeMessages(t *testing.T) {
 	}
 }
 
-// httpBad serves the misbehaving server over HTTP.
-func httpBad(t *testing.T, modes ...string) string {
-	t.Helper()
-	cmd := exec.Command(badServer(t), append([]string{"http=127.0.0.1:0"}, modes...)...)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	return "http://" + strings.TrimSpace(line) + "/mcp"
-}
-
 // C10: a lost session is told as such, whichever status says it.
 func TestSessionLost(t *testing.T) {
 	for _, mode := range []string{"http404", "http400"} {
 		t.Run(mode, func(t *testing.T) {
-			ctx := within(t, 30*time.Second)
-			c, err := Connect(ctx, Target{Name: "h", URL: httpBad(t, mode), Log: quietLog()}, Events{})
+			ctx := badtest.Within(t, 30*time.Second)
+			c, err := Connect(ctx, Target{Name: "h", URL: badtest.HTTP(t, mode), Log: quietLog()}, Events{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -278,8 +221,8 @@ func TestSessionLost(t *testing.T) {
 }
 
 func TestCredentials(t *testing.T) {
-	ctx := within(t, 30*time.Second)
-	url := httpBad(t, "token=secret")
+	ctx := badtest.Within(t, 30*time.Second)
+	url := badtest.HTTP(t, "token=secret")
 	_, err := Connect(ctx, Target{Name: "h", URL: url, Log: quietLog(), Headers: map[string]string{"Authorization": "Bearer wrong"}}, Events{})
 	var auth *AuthError
 	if !errors.As(err, &auth) || auth.Status != 401 || auth.Metadata != "https://auth.example/meta" {
@@ -293,7 +236,7 @@ func TestCredentials(t *testing.T) {
 }
 
 func TestRefusedConnection(t *testing.T) {
-	_, err := Connect(within(t, 20*time.Second), Target{Name: "h", URL: "http://127.0.0.1:1/mcp?key=hidden", Log: quietLog()}, Events{})
+	_, err := Connect(badtest.Within(t, 20*time.Second), Target{Name: "h", URL: "http://127.0.0.1:1/mcp?key=hidden", Log: quietLog()}, Events{})
 	if err == nil || !Unsent(err) || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "hidden") {
 		t.Errorf("%v", err)
 	}

@@ -201,7 +201,7 @@ func headersFor(version, method string, params json.RawMessage, tool *Tool) http
 		h.Set(k, v)
 	}
 	taskHeader(h, method, params)
-	if tool != nil {
+	if tool != nil && bytes.Contains(tool.InputSchema, []byte("x-mcp-header")) {
 		for k, v := range mcp.GenerateParamHeaders(&mcp.Tool{Name: tool.Name, RawInputSchema: tool.InputSchema}, params) {
 			h.Set(k, v)
 		}

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/internal/badtest"
 )
 
 // Fifty connects and disconnects, over each transport, leave no process, file
@@ -13,22 +15,22 @@ func TestNothingIsLeft(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("what is left is counted in /proc")
 	}
-	url := httpBad(t)
+	url := badtest.HTTP(t)
 	home := t.TempDir()
 	targets := map[string]Target{
-		"stdio":      {Name: "s", Command: []string{badServer(t), "grandchild=98765"}, Log: quietLog(), Walls: Walls{Home: home}, Known: Known{Stdio, Legacy}},
+		"stdio":      {Name: "s", Command: []string{badtest.Bad(t), "grandchild=98765"}, Log: quietLog(), Walls: Walls{Home: home}, Known: Known{Stdio, Legacy}},
 		"http":       {Name: "h", URL: url, Log: quietLog()},
 		"refused":    {Name: "r", URL: "http://127.0.0.1:1/", Log: quietLog()},
-		"no program": {Name: "n", Command: []string{badServer(t), "stderr=x"}, Log: quietLog(), Walls: Walls{Home: home}},
+		"no program": {Name: "n", Command: []string{badtest.Bad(t), "stderr=x"}, Log: quietLog(), Walls: Walls{Home: home}},
 	}
 	for name, target := range targets {
 		t.Run(name, func(t *testing.T) {
 			cycle := func() {
-				c, err := Connect(within(t, 30*time.Second), target, Events{})
+				c, err := Connect(badtest.Within(t, 30*time.Second), target, Events{})
 				if err != nil {
 					return
 				}
-				if _, err := call(within(t, 10*time.Second), c, "echo", "{}"); err != nil {
+				if _, err := call(badtest.Within(t, 10*time.Second), c, "echo", "{}"); err != nil {
 					t.Error(err)
 				}
 				c.Close()

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/internal/badtest"
 	"github.com/bulkhead-dev/bulkhead/sdk/child"
 )
 
@@ -35,7 +36,7 @@ func TestWalls(t *testing.T) {
 	}
 	var out bytes.Buffer
 	sp.Stdout, sp.Stderr = &out, &out
-	c, err := child.Start(within(t, 20*time.Second), sp)
+	c, err := child.Start(badtest.Within(t, 20*time.Second), sp)
 	if err != nil {
 		t.Fatal(err)
 	}
