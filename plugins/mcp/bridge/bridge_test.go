@@ -90,7 +90,8 @@ func services(t *testing.T, s *sdktest.Session) map[string]row {
 	return out
 }
 
-// C1 and C14: what a server sends and gets is what was sent, byte for byte.
+// C1, C6 and C14: what a server sends and gets is what was sent, byte for byte, and
+// banners and log lines among the messages cost nothing.
 func TestBytes(t *testing.T) {
 	s := start(t, nil, bad(t, "bad", "banner"))
 	awaitTool(t, s, "bad__echo")

@@ -3,8 +3,6 @@ package downstream
 import (
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 )
 
 // executable reports whether a file is there that Windows can run; what it is
@@ -20,21 +18,5 @@ func executable(path string) error {
 	return nil
 }
 
-// candidates are the names a program may have: as written when that has an
-// extension, else with each of PATHEXT, so that npx finds npx.cmd.
-func candidates(path string) []string {
-	if filepath.Ext(path) != "" {
-		return []string{path}
-	}
-	exts := os.Getenv("PATHEXT")
-	if exts == "" {
-		exts = ".com;.exe;.bat;.cmd"
-	}
-	var out []string
-	for _, e := range strings.Split(exts, ";") {
-		if e != "" {
-			out = append(out, path+strings.ToLower(e))
-		}
-	}
-	return out
-}
+// candidates are the names a program may have.
+func candidates(path string) []string { return withExtensions(path, os.Getenv("PATHEXT")) }

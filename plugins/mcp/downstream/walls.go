@@ -50,6 +50,24 @@ func lookPath(name, path, dir string) (string, error) {
 	return "", fmt.Errorf("%s: no such program in PATH (%s); give its full path in command, or PATH in env", name, path)
 }
 
+// withExtensions are the names a program may have on Windows: as written when that
+// has an extension, else with each of PATHEXT, so that npx finds npx.cmd.
+func withExtensions(path, pathext string) []string {
+	if filepath.Ext(path) != "" {
+		return []string{path}
+	}
+	if pathext == "" {
+		pathext = ".com;.exe;.bat;.cmd"
+	}
+	var out []string
+	for e := range strings.SplitSeq(pathext, ";") {
+		if e != "" {
+			out = append(out, path+strings.ToLower(e))
+		}
+	}
+	return out
+}
+
 // mounts is the file tree of a program: the machine's programs, its own folder,
 // what its command line names and what the operator adds. Folders that the
 // command line names are writable, since that is what they are named for.

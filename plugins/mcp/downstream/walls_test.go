@@ -53,3 +53,14 @@ func TestWalls(t *testing.T) {
 		}
 	}
 }
+
+// C18: a program without an extension is found under those of PATHEXT.
+func TestExtensions(t *testing.T) {
+	for _, c := range []struct{ path, ext, want string }{
+		{`C:\npm\npx`, ".COM;.EXE;;.CMD", `C:\npm\npx.com C:\npm\npx.exe C:\npm\npx.cmd`}, {"npx.cmd", ".EXE", "npx.cmd"}, {"npx", "", "npx.com npx.exe npx.bat npx.cmd"},
+	} {
+		if got := strings.Join(withExtensions(c.path, c.ext), " "); got != c.want {
+			t.Errorf("%s: %s", c.path, got)
+		}
+	}
+}

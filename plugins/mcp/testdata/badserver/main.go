@@ -266,7 +266,7 @@ func (s *server) call(m message, result func(string) string, fail func(int, stri
 		}
 	}
 	switch p.Name {
-	case "echo", "read-file", "read_file", "read.file", "grown", "second_page", "名前":
+	case "echo", "read-file", "read_file", "read.file", "grown", "second_page", "名前", "null-schema", "no-schema", "null-properties", "no-type", "array-schema":
 		raw, _ := json.Marshal(p.Name + " " + string(p.Arguments)) // a string
 		return result(fmt.Sprintf(`{"content":[{"type":"text","text":%s}],"structuredContent":{"id":1915883588174806058,"got":%s}}`, raw, p.Arguments))
 	case "sleep":
@@ -286,7 +286,7 @@ func (s *server) call(m message, result func(string) string, fail func(int, stri
 	case "log":
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		raw, _ := json.Marshal(map[string]any{"cancelled": s.cancelled, "requests": s.requests, "ran": s.ran, "pid": os.Getpid()}) // strings and ints
+		raw, _ := json.Marshal(map[string]any{"cancelled": s.cancelled, "requests": s.requests, "ran": s.ran, "pid": os.Getpid(), "args": os.Args[1:]}) // strings and ints
 		return text(string(raw))
 	case "die":
 		fmt.Fprintln(os.Stderr, "fatal: out of cheese")
