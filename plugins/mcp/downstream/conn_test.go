@@ -6,10 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -254,4 +260,53 @@ func TestMatcher(t *testing.T) {
 			t.Errorf("%s %s: %t", c.template, c.uri, got)
 		}
 	}
+}
+
+// A server that answers in chunks keeps its connection for the next request.
+func TestConnectionsAreKept(t *testing.T) {
+	target, err := url.Parse(badtest.HTTP(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns atomic.Int64
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: target.Scheme, Host: target.Host})
+	proxy.FlushInterval = -1
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		proxy.ServeHTTP(chunked{w}, r)
+	}))
+	srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			conns.Add(1)
+		}
+	}
+	srv.Start()
+	t.Cleanup(srv.Close)
+	c, err := Connect(badtest.Within(t, 20*time.Second), Target{Name: "h", URL: srv.URL + "/mcp", Log: quietLog()}, Events{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	before := conns.Load()
+	for range 20 {
+		if _, err := call(badtest.Within(t, 10*time.Second), c, "echo", "{}"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := conns.Load() - before; n > 2 {
+		t.Errorf("20 requests took %d new connections", n)
+	}
+}
+
+// chunked sends bodies in pieces and without their length.
+type chunked struct{ http.ResponseWriter }
+
+func (c chunked) WriteHeader(status int) {
+	c.Header().Del("Content-Length")
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c chunked) Write(p []byte) (int, error) {
+	n, err := c.ResponseWriter.Write(p)
+	c.ResponseWriter.(http.Flusher).Flush()
+	return n, err
 }

@@ -73,6 +73,9 @@ func (t *tripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch {
 	case resp.StatusCode < 400:
 		resp.Body = &bounded{ReadCloser: resp.Body, stream: streams, left: maxMessage}
+		if !streams {
+			return whole(resp)
+		}
 		return resp, nil
 	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
 		defer resp.Body.Close()
@@ -86,6 +89,19 @@ func (t *tripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	return t.refusal(req, resp)
+}
+
+// whole reads an answer that is no stream to its end. The library stops at the end
+// of the message, and a body in chunks ends after that: its connection would be
+// thrown away each time.
+func whole(resp *http.Response) (*http.Response, error) {
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, nil
 }
 
 func setHeaders(req *http.Request, headers map[string]string) {
