@@ -7,16 +7,15 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/internal/badtest"
 	"github.com/bulkhead-dev/bulkhead/sdk"
 	"github.com/bulkhead-dev/bulkhead/sdk/sdktest"
 )
 
-var buildAsk = build("askserver", "../testdata/askserver")
-
 // startAsking starts the bridge with a server of an era and an elicitation block.
 func startAsking(t *testing.T, era, elicitation string, more ...sdktest.Option) *sdktest.Session {
 	t.Helper()
-	s := conf{"name": "ask", "command": []string{must(t, buildAsk), era}}
+	s := conf{"name": "ask", "command": []string{badtest.Ask(t), era}}
 	if elicitation != "" {
 		s["elicitation"] = json.RawMessage(elicitation)
 	}

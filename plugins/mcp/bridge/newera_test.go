@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/bulkhead/plugins/mcp/downstream"
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/internal/badtest"
 	"github.com/bulkhead-dev/bulkhead/sdk"
 	"github.com/bulkhead-dev/bulkhead/sdk/sdktest"
 )
@@ -16,7 +17,7 @@ import (
 func overHTTP(t *testing.T) conf {
 	t.Helper()
 	port := freePort(t)
-	serve(t, port, exec.Command(must(t, buildAsk), "http=127.0.0.1:"+port))
+	serve(t, port, exec.Command(badtest.Ask(t), "http=127.0.0.1:"+port))
 	return conf{"name": "ask", "url": "http://127.0.0.1:" + port + "/mcp", "tasks": true}
 }
 
@@ -37,7 +38,7 @@ func TestTasksOutliveTheBridge(t *testing.T) {
 	running := started(t, s, `{"task":true,"steps":40}`)
 	untold := started(t, s, `{"task":true}`)
 	told(t, s, untold)
-	await(t, "the ledger", func() bool { return ledger(t, s, untold).Delivered })
+	badtest.Await(t, "the ledger", func() bool { return ledger(t, s, untold).Delivered })
 
 	next := ending(t, sdktest.Start(t, Plugin(), fullConfig(nil, server), sdktest.Unconfigured()))
 	for _, id := range []string{running, untold} {
@@ -56,7 +57,7 @@ func TestTasksOutliveTheBridge(t *testing.T) {
 			t.Errorf("%s: %+v", id, e)
 		}
 	}
-	await(t, "the old record to be forgotten", func() bool { _, ok := next.Host.State(taskPrefix + old.ID); return !ok })
+	badtest.Await(t, "the old record to be forgotten", func() bool { _, ok := next.Host.State(taskPrefix + old.ID); return !ok })
 }
 
 // A question of a task is asked in its session while the task is looked at further.
@@ -83,7 +84,7 @@ func TestTaskHandsBack(t *testing.T) {
 
 // What changes is told over the subscription of the newer era, on both transports.
 func TestListChangedOverASubscription(t *testing.T) {
-	for name, server := range map[string]conf{"http": overHTTP(t), "stdio": {"name": "ask", "command": []string{must(t, buildAsk), "modern"}}} {
+	for name, server := range map[string]conf{"http": overHTTP(t), "stdio": {"name": "ask", "command": []string{badtest.Ask(t), "modern"}}} {
 		t.Run(name, func(t *testing.T) {
 			s := ending(t, sdktest.Start(t, Plugin(), fullConfig(conf{"surface_refresh": "0s"}, server)))
 			awaitTool(t, s, "ask__grow")
@@ -119,7 +120,7 @@ func TestCompletions(t *testing.T) {
 
 // Servers nobody here wrote ask, and run tasks.
 func TestServersOfOthersAsk(t *testing.T) {
-	bin := must(t, buildEverything)
+	bin := badtest.Build(t, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
 	for mode, tools := range map[string]map[string]string{
 		"false": {"test_elicitation": "action=accept", "test_elicitation_sep1034_defaults": "action=accept"},
 		"true": {"test_input_required_result_elicitation": "Hello, Ada!", "test_input_required_result_request_state": "state-ok", "test_input_required_result_multi_round": "Ada likes red",

@@ -44,7 +44,7 @@ var rowsOfCalls = []fact{
 			badtest.Await(t, "the call to run", func() bool { before++; return ran() > before })
 			cancel()
 		}()
-		if _, err := srv.request(ctx, "tools/call", toolParams("sleep", json.RawMessage(`{"ms":30000}`)), nil, nil); !errors.Is(srv.failure(ctx, "the call", time.Minute, err), context.Canceled) {
+		if _, err := srv.converse(ctx, &exchange{method: "tools/call", params: toolParams("sleep", json.RawMessage(`{"ms":30000}`)), asking: &asking{what: "the call"}}); !errors.Is(srv.failure(ctx, "the call", time.Minute, err), context.Canceled) {
 			t.Errorf("%v", err)
 		}
 		badtest.Await(t, "the server to hear it", func() bool { return strings.Contains(w.Call("empty__log", "{}").Text, `"cancelled":["bulkhead-`) })

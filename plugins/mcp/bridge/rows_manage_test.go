@@ -81,7 +81,7 @@ var rowsOfManagement = []fact{
 		}
 		w.Call("mcp_read_resource", args("server_name", "bad", "uri", "bad://note")).WantText(`{"server":"bad","uri":"bad://note","contents":[{"uri":"bad://note","mimeType":"text/plain","text":"read bad://note"}]}`)
 	}},
-	{number: "3.8", what: "answering and cancelling tools", elsewhere: asking},
+	{number: "3.8", what: "answering and cancelling tools", elsewhere: ofAsking},
 	{number: "3.9", what: "instructions are cut at a line, with how much is shown and which tools may tell the rest", held: []string{"TestInstructionsAreCutAtALine"}, check: func(t *testing.T, w *rowsWorld) {
 		s, err := w.bridge.find("bad")
 		if err != nil {

@@ -42,7 +42,7 @@ func startRows(t *testing.T) *rowsWorld {
 const (
 	noSkills = "this product keeps no skills; instructions of servers and guides stand in their place"
 	noBus    = "no message bus lies between agent and bridge"
-	asking   = "questions, tasks and handed-back calls have tests of their own"
+	ofAsking = "questions, tasks and handed-back calls have tests of their own"
 )
 
 func TestRows(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/internal/badtest"
 	"github.com/bulkhead-dev/bulkhead/sdk"
 	"github.com/bulkhead-dev/bulkhead/sdk/sdktest"
 )
@@ -15,7 +16,7 @@ func tasking(t *testing.T, era string, general, server conf) *sdktest.Session {
 	if general == nil {
 		general = conf{}
 	}
-	s := conf{"name": "ask", "command": []string{must(t, buildAsk), era}, "tasks": true}
+	s := conf{"name": "ask", "command": []string{badtest.Ask(t), era}, "tasks": true}
 	for k, v := range server {
 		s[k] = v
 	}
@@ -43,7 +44,7 @@ func started(t *testing.T, s *sdktest.Session, args string) string {
 func told(t *testing.T, s *sdktest.Session, id string) sdk.Event {
 	t.Helper()
 	var found sdk.Event
-	await(t, "the word of "+id, func() bool {
+	badtest.Await(t, "the word of "+id, func() bool {
 		n := 0
 		for _, e := range s.Host.Events() {
 			if e.DedupID == id {
@@ -79,7 +80,7 @@ func TestTasks(t *testing.T) {
 			if !strings.Contains(e.Text, "is done") || !strings.Contains(e.Text, "worked") || e.Kind != "mcp_task" {
 				t.Errorf("%+v", e)
 			}
-			await(t, "the ledger", func() bool { return ledger(t, s, id).Delivered })
+			badtest.Await(t, "the ledger", func() bool { return ledger(t, s, id).Delivered })
 
 			id = started(t, s, `{"task":true,"schema":`+wantsName+`}`)
 			if e := told(t, s, id); !strings.Contains(e.Text, "Ada") || !strings.Contains(e.Text, "asked one question") {

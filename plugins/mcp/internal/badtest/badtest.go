@@ -64,6 +64,12 @@ func Bad(t testing.TB) string {
 	return Build(t, module+"plugins/mcp/testdata/badserver")
 }
 
+// Ask is the server that asks.
+func Ask(t testing.TB) string {
+	t.Helper()
+	return Build(t, module+"plugins/mcp/testdata/askserver")
+}
+
 // HTTP runs the misbehaving server over HTTP for the length of the test.
 func HTTP(t testing.TB, modes ...string) (url string) {
 	t.Helper()
