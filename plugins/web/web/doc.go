@@ -3,7 +3,7 @@
 // type and charset, takes the noise out of HTML and gives clean Markdown, with a
 // first line that says where it came from and how.
 //
-// A fetch goes through fetch.go (requests, redirects, limits), guard.go (which
-// addresses may be dialled), decode.go (types and charsets), page.go (HTML to
+// A fetch goes through fetch.go (requests, redirects, limits; the guard of
+// sdk/netguard stands at the dial), decode.go (types and charsets), page.go (HTML to
 // Markdown) and browse.go (the tool and the shape of its result).
 package web

@@ -15,6 +15,7 @@ import (
 
 	"github.com/andybalholm/brotli"
 	"github.com/bulkhead-dev/bulkhead/sdk"
+	"github.com/bulkhead-dev/bulkhead/sdk/netguard"
 	"golang.org/x/net/http/httpproxy"
 )
 
@@ -23,7 +24,7 @@ const maxRedirects = 10
 
 // fetcher gets pages under the limits of one set of settings.
 type fetcher struct {
-	guard     *guard
+	guard     *netguard.Guard
 	client    *http.Client
 	timeout   time.Duration
 	max       int64
@@ -40,7 +41,7 @@ type fetched struct {
 }
 
 func newFetcher(s *settings) (*fetcher, error) {
-	g, err := newGuard(s.AllowHosts)
+	g, err := netguard.New(s.AllowHosts)
 	if err != nil {
 		return nil, err
 	}
@@ -56,9 +57,9 @@ func newFetcher(s *settings) (*fetcher, error) {
 
 // newTransport dials what the guard admits, through the operator's proxy if there
 // is one.
-func newTransport(g *guard, s *settings) *http.Transport {
+func newTransport(g *netguard.Guard, s *settings) *http.Transport {
 	transport := &http.Transport{
-		DialContext:            g.dial,
+		DialContext:            g.Dial,
 		ForceAttemptHTTP2:      true,
 		MaxIdleConns:           16,
 		MaxIdleConnsPerHost:    2,
@@ -72,12 +73,12 @@ func newTransport(g *guard, s *settings) *http.Transport {
 			if to == nil || err != nil {
 				return to, err
 			}
-			return to, g.checkTarget(req.Context(), req.URL.Hostname(), portOf(req.URL))
+			return to, g.CheckTarget(req.Context(), req.URL.Hostname(), portOf(req.URL))
 		}
 		// The proxy itself usually stands in the private network.
 		for _, scheme := range []string{"http", "https"} {
 			if to, err := proxy(&url.URL{Scheme: scheme, Host: "example.com"}); err == nil && to != nil {
-				g.proxy = net.JoinHostPort(to.Hostname(), portOf(to))
+				g.Admit(net.JoinHostPort(to.Hostname(), portOf(to)))
 			}
 		}
 	}
@@ -210,7 +211,7 @@ const fetchFailed = "Failed to fetch page: "
 
 // explain words a failed fetch for a model, with a code that fits.
 func (f *fetcher) explain(ctx context.Context, u *url.URL, err error) error {
-	var ref *refused
+	var ref *netguard.Refused
 	var own *sdk.Error
 	var dns *net.DNSError
 	var netErr net.Error

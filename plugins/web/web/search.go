@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-dev/bulkhead/plugins/web/search"
 	"github.com/bulkhead-dev/bulkhead/sdk"
+	"github.com/bulkhead-dev/bulkhead/sdk/netguard"
 )
 
 // searcher is web_search with the settings in force.
@@ -35,7 +36,7 @@ func (s *searcher) apply(set *settings) error {
 		configs = append(configs, c)
 		hosts = append(hosts, net.JoinHostPort(base.Hostname(), portOf(base)))
 	}
-	g, err := newGuard(hosts)
+	g, err := netguard.New(hosts)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-dev/bulkhead/plugins/web/search"
 	"github.com/bulkhead-dev/bulkhead/plugins/web/sites"
 	"github.com/bulkhead-dev/bulkhead/sdk"
+	"github.com/bulkhead-dev/bulkhead/sdk/netguard"
 )
 
 // settings of the plugin, as in its config block.
@@ -87,7 +88,7 @@ func defaults() settings {
 func validate(_ context.Context, s *settings) sdk.Diagnostics {
 	var d sdk.Diagnostics
 	for i, entry := range s.AllowHosts {
-		if _, err := parseAllowed(entry); err != nil {
+		if err := netguard.Valid(entry); err != nil {
 			d.Errorf(sdk.Attr("allow_hosts").Index(i), "%v", err)
 		}
 	}

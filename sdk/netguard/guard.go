@@ -1,4 +1,8 @@
-package web
+// Package netguard keeps programs that open addresses for others out of private
+// networks. A Guard looks at the address of the socket when it is dialled, after
+// every name has been resolved and every odd spelling of a number been read, so
+// nothing can change between check and use.
+package netguard
 
 import (
 	"context"
@@ -8,16 +12,12 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"github.com/bulkhead-dev/bulkhead/sdk"
 )
 
-// guard decides which addresses are dialled. It looks at the address of the
-// socket, after every name has been resolved and every odd spelling of a number
-// been read, so nothing can change between check and use.
-type guard struct {
+// Guard decides which addresses are dialled.
+type Guard struct {
 	allowed []allowed
-	proxy   string // host:port of the proxy, which the operator chose; may be empty
+	named   map[string]bool // host:port that are dialled wherever they lead
 }
 
 // allowed is one entry of allow_hosts: a name or address, perhaps with a port, or
@@ -27,6 +27,12 @@ type allowed struct {
 	port string // empty = every port
 	ip   netip.Addr
 	cidr netip.Prefix
+}
+
+// Valid says what is wrong with an entry for New, if anything.
+func Valid(entry string) error {
+	_, err := parseAllowed(entry)
+	return err
 }
 
 func parseAllowed(entry string) (allowed, error) {
@@ -63,8 +69,10 @@ func parseAllowed(entry string) (allowed, error) {
 
 func canonicalHost(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
 
-func newGuard(entries []string) (*guard, error) {
-	g := &guard{}
+// New makes a guard that admits public addresses and, of the others, those of the
+// entries: names, name:port, addresses, address:port and CIDR blocks.
+func New(entries []string) (*Guard, error) {
+	g := &Guard{named: map[string]bool{}}
 	for _, e := range entries {
 		a, err := parseAllowed(e)
 		if err != nil {
@@ -75,29 +83,34 @@ func newGuard(entries []string) (*guard, error) {
 	return g, nil
 }
 
-// refused is the error of an address the guard does not let through.
-type refused struct {
-	ip   netip.Addr
-	kind string
+// Admit lets host:port through wherever it leads: what the operator chose, such as
+// a proxy. Call it before the guard is used.
+func (g *Guard) Admit(address string) { g.named[address] = true }
+
+// Refused is the error of an address that a guard does not let through.
+type Refused struct {
+	IP   netip.Addr
+	Kind string // a private address, a loopback address, …
 }
 
-func (r *refused) Error() string {
-	return fmt.Sprintf("%s is %s, and only public addresses are opened; the operator can list the host in allow_hosts of plugin \"web\"", r.ip, r.kind)
+func (r *Refused) Error() string {
+	return fmt.Sprintf("%s is %s, and only public addresses are opened; the operator can list the host in allow_hosts of the plugin", r.IP, r.Kind)
 }
 
-// dial opens a connection for the HTTP transport.
-func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
+// Dial opens a connection, as an HTTP transport wants it; the error of an address
+// that is not admitted wraps a *Refused.
+func (g *Guard) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{}
 	if !g.byName(address) {
-		d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error { return g.check(address) }
+		d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error { return g.Check(address) }
 	}
 	return d.DialContext(ctx, network, address)
 }
 
 // byName reports whether the operator allowed the host by its name; then it does
 // not matter where the name leads.
-func (g *guard) byName(address string) bool {
-	if g.proxy != "" && address == g.proxy {
+func (g *Guard) byName(address string) bool {
+	if g.named[address] {
 		return true
 	}
 	host, port, err := net.SplitHostPort(address)
@@ -113,8 +126,8 @@ func (g *guard) byName(address string) bool {
 	return false
 }
 
-// check decides about the resolved address of a socket, ip:port.
-func (g *guard) check(address string) error {
+// Check decides about the resolved address of a socket, ip:port.
+func (g *Guard) Check(address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("the address %q can't be checked: %w", address, err)
@@ -126,31 +139,31 @@ func (g *guard) check(address string) error {
 			return nil
 		}
 	}
-	if kind := notPublic(ip); kind != "" {
-		return &refused{ip, kind}
+	if kind := NotPublic(ip); kind != "" {
+		return &Refused{ip, kind}
 	}
 	return nil
 }
 
-// checkTarget judges the host of a request that a proxy will open. The names it
+// CheckTarget judges the host of a request that a proxy will open. The names it
 // can resolve itself are checked; the rest is the proxy's to resolve.
-func (g *guard) checkTarget(ctx context.Context, host, port string) error {
+func (g *Guard) CheckTarget(ctx context.Context, host, port string) error {
 	address := net.JoinHostPort(host, port)
 	if g.byName(address) {
 		return nil
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
-		return g.check(net.JoinHostPort(ip.String(), port))
+		return g.Check(net.JoinHostPort(ip.String(), port))
 	}
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
 		if name := canonicalHost(host); name == "localhost" || strings.HasSuffix(name, ".localhost") {
-			return sdk.Errorf(sdk.Denied, "%q is this machine", host)
+			return &Refused{netip.IPv6Loopback(), "this machine"}
 		}
 		return nil
 	}
 	for _, ip := range ips {
-		if err := g.check(net.JoinHostPort(ip.String(), port)); err != nil {
+		if err := g.Check(net.JoinHostPort(ip.String(), port)); err != nil {
 			return err
 		}
 	}
@@ -188,8 +201,8 @@ var (
 	compat   = netip.MustParsePrefix("::/96")
 )
 
-// notPublic says what kind of address ip is, or nothing for a public one.
-func notPublic(ip netip.Addr) string {
+// NotPublic says what kind of address ip is, or nothing for a public one.
+func NotPublic(ip netip.Addr) string {
 	for _, s := range special {
 		if s.prefix.Contains(ip) {
 			return s.kind
@@ -208,7 +221,7 @@ func notPublic(ip netip.Addr) string {
 		return "a multicast address"
 	}
 	if v4, ok := embedded(ip); ok {
-		if kind := notPublic(v4); kind != "" {
+		if kind := NotPublic(v4); kind != "" {
 			return "a translation of " + v4.String() + ", " + kind
 		}
 	}

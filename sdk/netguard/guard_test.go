@@ -1,4 +1,4 @@
-package web
+package netguard
 
 import (
 	"net/netip"
@@ -20,7 +20,7 @@ func TestAddressesByKind(t *testing.T) {
 		"2606:4700::200:5efe:c0a8:0101", // ISATAP with the universal bit
 		"100::1", "192.88.99.1",
 	} {
-		if notPublic(netip.MustParseAddr(ip).Unmap()) == "" {
+		if NotPublic(netip.MustParseAddr(ip).Unmap()) == "" {
 			t.Errorf("%s passes for public", ip)
 		}
 	}
@@ -28,14 +28,14 @@ func TestAddressesByKind(t *testing.T) {
 		"1.1.1.1", "8.8.8.8", "93.184.216.34", "100.63.255.255", "100.128.0.1", "172.32.0.1", "198.20.0.1", "223.255.255.255",
 		"2606:4700::1111", "2a00:1450:4001::1", "64:ff9b::808:808", "2002:808:808::1", "::ffff:8.8.8.8",
 	} {
-		if kind := notPublic(netip.MustParseAddr(ip).Unmap()); kind != "" {
+		if kind := NotPublic(netip.MustParseAddr(ip).Unmap()); kind != "" {
 			t.Errorf("%s is refused as %s", ip, kind)
 		}
 	}
 }
 
 func TestAllowHosts(t *testing.T) {
-	g, err := newGuard([]string{"Intranet.Example.", "db.example:8443", "10.1.0.0/16", "192.168.1.7", "192.168.1.8:81", "fd00::/8", "[fd77::1]:80", "::ffff:172.16.0.1"})
+	g, err := New([]string{"Intranet.Example.", "db.example:8443", "10.1.0.0/16", "192.168.1.7", "192.168.1.8:81", "fd00::/8", "[fd77::1]:80", "::ffff:172.16.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestAllowHosts(t *testing.T) {
 		"[fd00::1]:80": true, "[::ffff:10.1.2.3]:80": true, "127.0.0.1:80": false, "172.16.0.1:80": true, "8.8.8.8:53": true,
 		"[fe80::1%eth0]:80": false,
 	} {
-		if err := g.check(address); (err == nil) != want {
+		if err := g.Check(address); (err == nil) != want {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
