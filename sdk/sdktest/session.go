@@ -93,7 +93,7 @@ func newSession(t TB, opts []Option, connect func(*Session) *connection) *Sessio
 	}
 	s.opts.run = &pluginv1.RunFacts{
 		Agent: "tester", Namespace: "session/test", Run: "test", ModelTier: "balanced", Profile: "main",
-		CanAnswer: true, CanElicit: true, MayTask: true,
+		CanAnswer: true, CanElicit: true, MayTask: true, ListsFindTools: true,
 	}
 	root := t.TempDir()
 	for name, dir := range map[string]*string{"data": &s.DataDir, "shared": &s.SharedDir, "tmp": &s.TempDir} {

@@ -257,3 +257,24 @@ func TestApprovalThroughInvokeTool(t *testing.T) {
 		t.Errorf("%s %+v", said(r), r.Error)
 	}
 }
+
+// A server's tier is the operator's word: it lowers and raises, and follows a reload.
+func TestServerTiers(t *testing.T) {
+	w := newAsking(t, "    server \"ask\" {\n      command = [ASK, \"modern\"]\n      tier    = \"standard\"\n    }\n    server \"plain\" {\n      command = [ASK]\n    }\n")
+	w.awaitTool("plain__ask")
+	for tool, want := range map[string]string{"ask__ask": `"tier": "standard"`, "plain__ask": `"tier": "elevated"`} {
+		if out := w.ok("tools", tool, "--json"); !strings.Contains(out, want) {
+			t.Errorf("%s: %s", tool, out)
+		}
+	}
+	raw, err := os.ReadFile(filepath.Join(w.dir, "config.hcl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write("config.hcl", strings.Replace(string(raw), `"standard"`, `"restricted"`, 1))
+	w.ok("reload")
+	testbin.Await(t, 30*time.Second, "the new tier", func() bool {
+		out, _, code := w.runQuiet("tools", "ask__ask", "--json")
+		return code == 0 && strings.Contains(out, `"tier": "restricted"`)
+	})
+}

@@ -34,7 +34,8 @@ func rulesOf(cfg *config.Config) policy.Rules {
 			tools[t.Name] = policy.Override{Tier: tierOf(t.Tier), Risk: t.AcceptRisk, Exposure: exposureOf(t.Exposure),
 				Idempotent: t.Idempotent != nil && *t.Idempotent, Timeout: t.Timeout}
 		}
-		r.Plugins[p.Name] = policy.Plugin{Ships: pluginName(cfg.BinaryPath(p)), Grants: p.Grants, Owner: p.Owner, Tools: tools}
+		ships := pluginName(cfg.BinaryPath(p))
+		r.Plugins[p.Name] = policy.Plugin{Ships: ships, Grants: p.Grants, Owner: p.Owner, Tools: tools, Sources: sourceTiers(cfg, p, ships)}
 	}
 	for _, t := range cfg.Policy.Tiers {
 		for _, name := range t.Tools {
@@ -42,6 +43,19 @@ func rulesOf(cfg *config.Config) policy.Rules {
 		}
 	}
 	return r
+}
+
+// sourceTiers are the tiers that the MCP bridge's server blocks give the tools of
+// each server, by the source these tools name.
+func sourceTiers(cfg *config.Config, p *config.Plugin, ships string) map[string]pluginv1.Tier {
+	if ships != "mcp" {
+		return nil
+	}
+	out := map[string]pluginv1.Tier{}
+	for server, tier := range cfg.LabelledTiers(p, "server") {
+		out["mcp:"+strings.ToLower(server)] = tierOf(tier)
+	}
+	return out
 }
 
 // checkTiers finds settings that lower a restricted tool without a reason.

@@ -27,6 +27,9 @@ type Plugin struct {
 	Grants []string
 	Owner  string // agent for restricted calls of the plugin itself
 	Tools  map[string]Override
+	// Sources are tiers for all tools of a source, by its name in lower case, such
+	// as mcp:calendar. A tool the host's own map rates is not touched.
+	Sources map[string]pluginv1.Tier
 }
 
 // Rules is one immutable set of rules.
@@ -143,6 +146,9 @@ func (p *Policy) Rate(owner string, t *pluginv1.Tool) registry.Rating {
 		r.Tier, r.TierFrom = max(t.ProposedTier, pluginv1.Tier_TIER_ELEVATED), "plugin"
 	default:
 		r.Tier, r.TierFrom = pluginv1.Tier_TIER_ELEVATED, "default"
+	}
+	if tier := plugin.Sources[strings.ToLower(t.Source)]; tier != 0 && !mapped {
+		r.retier(tier, "")
 	}
 	_, configured := rules.Plugins[owner]
 	if own.Tier != 0 {

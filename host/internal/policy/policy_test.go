@@ -46,6 +46,30 @@ func TestRate(t *testing.T) {
 	}
 }
 
+// What the operator wrote at a server holds for the tools that come from it, and
+// lowers nothing that was restricted.
+func TestSourcesHaveTiers(t *testing.T) {
+	p := New(Rules{Plugins: map[string]Plugin{"mcp": {Ships: "mcp", Sources: map[string]pluginv1.Tier{"mcp:notes": standard, "mcp:bank": restricted},
+		Tools: map[string]Override{"notes__odd": {Tier: elevated}}}}})
+	for _, c := range []struct {
+		owner, name, source string
+		proposed, want      pluginv1.Tier
+	}{
+		{"mcp", "notes__read", "mcp:Notes", standard, standard},
+		{"mcp", "notes__read", "mcp:notes", 0, standard},
+		{"mcp", "notes__odd", "mcp:notes", standard, elevated}, // the tool's own word is nearer
+		{"mcp", "notes__rm", "mcp:notes", restricted, restricted},
+		{"mcp", "bank__pay", "mcp:bank", standard, restricted},
+		{"mcp", "other__x", "mcp:other", standard, elevated},
+		{"mcp", "mcp_register_server", "mcp:notes", standard, restricted}, // the map knows it
+		{"else", "notes__read", "mcp:notes", standard, elevated},
+	} {
+		if got := p.Rate(c.owner, &pluginv1.Tool{Name: c.name, Source: c.source, ProposedTier: c.proposed}); got.Tier != c.want {
+			t.Errorf("%s of %s from %s: %v, want %v", c.name, c.owner, c.source, got.Tier, c.want)
+		}
+	}
+}
+
 func TestAgents(t *testing.T) {
 	p := New(Rules{Agents: []*Agent{{Name: "me", Token: "secret", Approver: true}, {Name: "none"}}})
 	if a, err := p.ByToken("secret"); err != nil || a.Name != "me" {

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -18,6 +19,8 @@ const (
 	defaultMaxPerCall       = 3
 	defaultResponderTimeout = 20 * time.Second
 	defaultHandbackTTL      = 30 * time.Minute
+	// lastMoment is what is left of a deadline to send an answer.
+	lastMoment = 2 * time.Second
 	// maxInputRounds is how often one request may be answered by questions. Answers
 	// that decline count too, so that no server asks for ever.
 	maxInputRounds = 12
@@ -72,8 +75,8 @@ func (a *asking) noted(server string, tool *downstream.Tool, r sdk.Result, err e
 		r.Content = append(slices.Clone(r.Content), sdk.Text(note))
 		return r, nil
 	}
-	own, ok := err.(*sdk.Error) //nolint:errorlint // only the error itself can be told more
-	if !ok {
+	var own *sdk.Error
+	if !errors.As(err, &own) {
 		return r, err
 	}
 	told := *own
@@ -198,6 +201,12 @@ func (s *server) count(whose []*asking, most int) bool {
 // onConnection answers a question that came on the connection.
 func (s *server) onConnection(ctx context.Context, params json.RawMessage) json.RawMessage {
 	whose := s.whose(ctx, params)
+	// The transport ends with its own patience; an answer that came then would be lost.
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, end.Add(-lastMoment))
+		defer cancel()
+	}
 	// A question of the older revisions is never handed back: the request that asked
 	// it would have to stay open.
 	return s.answer(ctx, whose, params, false).response()

@@ -24,7 +24,7 @@ func (s *server) callTyped(ctx context.Context, call *sdk.Call, name string) (sd
 // pin lists a server's tools in the session that called one.
 func (s *server) pin(ctx context.Context, call *sdk.Call) {
 	c := s.inForce()
-	if call.SessionRef == "" || !c.Pins(call.ModelTier) || c.MaxPinnedServers == 0 {
+	if call.SessionRef == "" || !call.ListsFindTools || !c.Pins(call.ModelTier) || c.MaxPinnedServers == 0 {
 		return
 	}
 	s.mu.Lock()
@@ -64,6 +64,7 @@ func (s *server) callTool(ctx context.Context, call *sdk.Call, name string) (sdk
 	if len(args) == 0 {
 		args = []byte("{}")
 	}
+	args = unwrapped(s.conf.Name, name, args)
 	var tool *downstream.Tool
 	look := func(v *view) (*downstream.Tool, error) {
 		t, ok := v.tool(name)
@@ -115,6 +116,28 @@ func (s *server) callTool(ctx context.Context, call *sdk.Call, name string) (sdk
 // askingFor makes the record of what a server asks during a call.
 func (s *server) askingFor(call *sdk.Call, tool string, args json.RawMessage) *asking {
 	return &asking{what: fmt.Sprintf("the tool %q", tool), tool: tool, args: args, call: call, session: call.SessionRef, namespace: call.Namespace}
+}
+
+// unwrapped are the arguments of an aggregator's invoke_tool, out of a second
+// wrapping into which models put them: a call of invoke_tool by invoke_tool.
+func unwrapped(server, tool string, args json.RawMessage) json.RawMessage {
+	if tool != "invoke_tool" || !strings.Contains(strings.ToLower(server), "aggregator") {
+		return args
+	}
+	var outer struct {
+		Server    string `json:"serverName"`
+		Tool      string `json:"toolName"`
+		Arguments string `json:"arguments"`
+	}
+	if json.Unmarshal(args, &outer) != nil || outer.Tool != "invoke_tool" || !strings.Contains(strings.ToLower(outer.Server), "aggregator") {
+		return args
+	}
+	inner := json.RawMessage(strings.TrimSpace(outer.Arguments))
+	var object map[string]json.RawMessage
+	if json.Unmarshal(inner, &object) != nil || object == nil {
+		return args
+	}
+	return inner
 }
 
 // toolParams are the parameters of tools/call; the arguments stay the bytes they are.
@@ -186,6 +209,9 @@ func (s *server) timeoutSetting() string {
 // arguments.
 func (s *server) toolFailure(ctx context.Context, name string, tool *downstream.Tool, args json.RawMessage, limit time.Duration, err error) (sdk.Result, error) {
 	var rpc *downstream.RPCError
+	if pages := downstream.PagesFirst(err); len(pages) > 0 {
+		return sdk.Result{}, sdk.Errorf(sdk.AuthRequired, "server %q wants a page visited before it runs %q: %s; ask the user to do so, then call again", s.conf.Name, name, strings.Join(pages, "; "))
+	}
 	if tool != nil && errors.As(err, &rpc) && downstream.BadParams(err) {
 		text := rpc.Error()
 		if strings.Contains(strings.ToLower(text), "unknown tool") {

@@ -258,7 +258,7 @@ func (b *Bridge) details(ctx context.Context, call *sdk.Call, a arguments) (sdk.
 // activated lists typed tools in the session and says how they can be called.
 func (b *Bridge) activated(ctx context.Context, call *sdk.Call, typed []string) (map[string]bool, string) {
 	on := map[string]bool{}
-	if call.SessionRef != "" {
+	if call.SessionRef != "" && call.ListsFindTools { // a closed list gains nothing
 		done, _, err := call.Host().Session().Activate(ctx, typed...)
 		if err != nil {
 			b.plugin.Logger().Debug("tools are not activated", "error", err)

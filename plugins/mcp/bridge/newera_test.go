@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -148,5 +149,42 @@ func TestServersOfOthersAsk(t *testing.T) {
 	}
 	if r := s.Call("everything__trigger-elicitation-request", `{}`); !strings.Contains(r.Text, "declined") || !strings.Contains(r.Text, "credential") {
 		t.Errorf("a form that speaks of a PIN: %s", r.Text)
+	}
+}
+
+// Over the older HTTP a server can't be answered, and so is not told that it would;
+// over the newer it is. An error that wants a page visited says which.
+func TestWhatIsToldOverEachTransport(t *testing.T) {
+	for mode, path := range map[string]string{"streamableHttp": "/mcp", "sse": "/sse"} {
+		argv := npm(t, "server-everything", mode)
+		port := freePort(t)
+		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd.Env = append(os.Environ(), "PORT="+port)
+		serve(t, port, cmd)
+		s := start(t, nil, conf{"name": "everything", "url": "http://127.0.0.1:" + port + path})
+		awaitTool(t, s, "everything__echo")
+		if got := hasTool(s, "everything__trigger-elicitation-request"); got == (mode == "sse") {
+			t.Errorf("%s: offered %v", mode, got)
+		}
+	}
+	s := startAsking(t, "legacy", "")
+	s.Call("ask__ask", `{"pages":true,"message":"Sign\nin","url":"https://x.example/in"}`).WantError("auth_required", "https://x.example/in (Sign in)")
+}
+
+func TestAggregatorsAreUnwrapped(t *testing.T) {
+	twice := `{"serverName":"my-Aggregator","toolName":"invoke_tool","arguments":"{\"serverName\":\"mail\",\"id\":9007199254740993}"}`
+	if got := unwrapped("the aggregator", "invoke_tool", json.RawMessage(twice)); string(got) != `{"serverName":"mail","id":9007199254740993}` {
+		t.Errorf("%s", got)
+	}
+	for name, c := range map[string][3]string{
+		"other server":  {"mail", "invoke_tool", twice},
+		"other tool":    {"aggregator", "send", twice},
+		"wrapped once":  {"aggregator", "invoke_tool", `{"serverName":"mail","toolName":"send","arguments":"{}"}`},
+		"no JSON":       {"aggregator", "invoke_tool", `{"serverName":"aggregator","toolName":"invoke_tool","arguments":"x"}`},
+		"not an object": {"aggregator", "invoke_tool", `{"serverName":"aggregator","toolName":"invoke_tool","arguments":"[1]"}`},
+	} {
+		if got := unwrapped(c[0], c[1], json.RawMessage(c[2])); string(got) != c[2] {
+			t.Errorf("%s: %s", name, got)
+		}
 	}
 }

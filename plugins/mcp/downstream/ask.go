@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
@@ -19,8 +21,7 @@ const TasksExtension = "io.modelcontextprotocol/tasks"
 const (
 	Elicit = string(mcp.MethodElicitationCreate)
 	// codeNeedsURL is an error that names pages to visit before the call is made again.
-	codeNeedsURL          = -32042
-	codeMissingCapability = -32021
+	codeNeedsURL = -32042
 )
 
 // maxInputs is how many things a server may ask in one result.
@@ -51,8 +52,10 @@ func (t *Target) capabilities(tasks bool) map[string]any {
 
 // legacyCapabilities are those of the handshake. Nobody can be led to a page while a
 // request of this era waits.
-func (t *Target) legacyCapabilities() map[string]any {
-	if !t.Asks.Form {
+func (c *Conn) legacyCapabilities() map[string]any {
+	// The library's transport for the older HTTP hands no requests on.
+	_, both := c.tr.(transport.BidirectionalInterface)
+	if !both || !c.target.Asks.Form {
 		return map[string]any{}
 	}
 	return map[string]any{"elicitation": map[string]any{"form": map[string]any{}}}
@@ -142,4 +145,26 @@ func WithInput(params json.RawMessage, responses map[string]json.RawMessage, sta
 	}
 	out.WriteByte('}')
 	return out.Bytes(), nil
+}
+
+// PagesFirst are the pages that a server's error says must be visited before the
+// request can succeed, each with the server's words.
+func PagesFirst(err error) []string {
+	var rpc *RPCError
+	var data struct {
+		Elicitations []struct {
+			URL     string `json:"url"`
+			Message string `json:"message"`
+		} `json:"elicitations"`
+	}
+	if !errors.As(err, &rpc) || rpc.Code != codeNeedsURL || json.Unmarshal(rpc.Data, &data) != nil {
+		return nil
+	}
+	var out []string
+	for _, e := range data.Elicitations[:min(len(data.Elicitations), 5)] {
+		if strings.HasPrefix(e.URL, "https://") || strings.HasPrefix(e.URL, "http://") {
+			out = append(out, fmt.Sprintf("%s (%s)", clip(e.URL, 2048), clip(strings.Join(strings.Fields(e.Message), " "), 500)))
+		}
+	}
+	return out
 }

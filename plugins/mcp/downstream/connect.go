@@ -229,7 +229,7 @@ func (c *Conn) discover(ctx context.Context) (bool, error) {
 func (c *Conn) initialize(ctx context.Context) error {
 	c.speak("", Legacy)
 	params, err := json.Marshal(map[string]any{
-		"protocolVersion": mcp.LATEST_LEGACY_PROTOCOL_VERSION, "capabilities": c.target.legacyCapabilities(), "clientInfo": c.target.clientInfo(),
+		"protocolVersion": mcp.LATEST_LEGACY_PROTOCOL_VERSION, "capabilities": c.legacyCapabilities(), "clientInfo": c.target.clientInfo(),
 	})
 	if err != nil {
 		return err

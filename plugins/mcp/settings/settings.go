@@ -75,9 +75,9 @@ type Server struct {
 	Attachments      *Attachments      `hcl:"attachments,block"`
 	ArgGuards        []ArgGuard        `hcl:"arg_guard,block"`
 	Elicitation      *Elicitation      `hcl:"elicitation,block"`
-	Tasks            bool              `hcl:"tasks,optional"`
-	TaskTimeout      sdk.Duration      `hcl:"task_timeout,optional"`
-	HandbackTTL      sdk.Duration      `hcl:"handback_ttl,optional"`
+	Tasks            bool              `hcl:"tasks,optional" doc:"Let long calls become background tasks."`
+	TaskTimeout      sdk.Duration      `hcl:"task_timeout,optional" doc:"Time for one background task of this server."`
+	HandbackTTL      sdk.Duration      `hcl:"handback_ttl,optional" doc:"How long a question that was handed back stays open; 30m by default."`
 	UploadFieldName  string            `hcl:"upload_field_name,optional"`
 	EndpointPath     string            `hcl:"endpoint_path,optional"`
 
@@ -145,12 +145,12 @@ type ArgGuard struct {
 
 // Elicitation is the policy for questions a server asks during a call.
 type Elicitation struct {
-	Mode             string          `hcl:"mode,optional"`
-	MaxPerCall       *int            `hcl:"max_per_call,optional"`
-	Responder        string          `hcl:"responder,optional"`
-	ResponderTimeout sdk.Duration    `hcl:"responder_timeout,optional"`
-	Defaults         json.RawMessage `hcl:"defaults,optional"`
-	DeniedFields     []string        `hcl:"denied_fields,optional"`
+	Mode             string          `hcl:"mode,optional" doc:"auto, defaults, handback, decline, or off: the server is told that nobody answers."`
+	MaxPerCall       *int            `hcl:"max_per_call,optional" doc:"Questions answered in one call; 3 by default."`
+	Responder        string          `hcl:"responder,optional" doc:"llm, conversation or tool:NAME: who fills in what defaults leave open."`
+	ResponderTimeout sdk.Duration    `hcl:"responder_timeout,optional" doc:"Time for the responder; 20s by default."`
+	Defaults         json.RawMessage `hcl:"defaults,optional" doc:"Answers by field name, before and above the responder's."`
+	DeniedFields     []string        `hcl:"denied_fields,optional" doc:"Fields never filled in, beside those that look like credentials."`
 }
 
 // Defaults are the settings before the operator's.

@@ -86,6 +86,8 @@ func (s *server) write(format string, args ...any) {
 func (s *server) serve(m message) {
 	result, code, text := s.answer(m)
 	switch {
+	case code == -32042:
+		s.write(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32042,"message":"a page first","data":{"elicitations":[%s]}}}`, m.ID, text)
 	case len(m.ID) == 0 || result == "" && code == 0:
 	case code != 0:
 		s.write(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, m.ID, code, quote(text))
@@ -166,6 +168,7 @@ type asked struct {
 	Keys    int             `json:"keys"`    // questions in one round
 	NoState bool            `json:"noState"` // without a state
 	Fail    bool            `json:"fail"`    // an error in the end
+	Pages   bool            `json:"pages"`   // an error that wants a page visited
 	Die     bool            `json:"die"`     // ends the server instead of answering
 	Task    bool            `json:"task"`    // becomes a task
 	Steps   int             `json:"steps"`   // of a task
@@ -233,6 +236,9 @@ func (s *server) call(m message) (string, int, string) {
 
 // askByRequest asks over the connection and tells what it was answered.
 func (s *server) askByRequest(a asked) (string, int, string) {
+	if a.Pages {
+		return "", -32042, a.params()
+	}
 	var answers []string
 	for range max(a.Times, 1) {
 		answers = append(answers, s.request(a, ""))
