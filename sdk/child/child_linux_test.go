@@ -282,6 +282,29 @@ func TestExtraFiles(t *testing.T) {
 	}
 }
 
+// Whoever reads what a child was given to write to sees its end when the program
+// closes it: nobody else in the tree keeps it open.
+func TestExtraFilesAreTheProgramsAlone(t *testing.T) {
+	needNamespaces(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	c, err := Start(t.Context(), Spec{Path: "/bin/sh", Args: sh(`echo said >&3; exec 3>&-; exec sleep 1000`), Env: []string{"PATH=/usr/bin:/bin"}, Root: system(), ExtraFiles: []*os.File{w}})
+	w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Stop()
+	if err := r.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if raw, err := io.ReadAll(r); err != nil || string(raw) != "said\n" {
+		t.Errorf("%v %q", err, raw)
+	}
+}
+
 func TestLandlock(t *testing.T) {
 	if landlockABI() == 0 {
 		t.Skip("the kernel has no Landlock")

@@ -109,6 +109,9 @@ func startProgram(o order) (pid int, errR *os.File, err error) {
 		Env: []string{}, Files: files, Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	})
 	errW.Close()
+	for _, f := range files[5:] {
+		f.Close() // the program's alone: who waits for their end waits for the program's
+	}
 	if err != nil {
 		return 0, nil, fmt.Errorf("second start: %w", err)
 	}

@@ -18,10 +18,13 @@ func TestNothingIsLeft(t *testing.T) {
 	url := badtest.HTTP(t)
 	home := t.TempDir()
 	targets := map[string]Target{
-		"stdio":      {Name: "s", Command: []string{badtest.Bad(t), "grandchild=98765"}, Log: quietLog(), Walls: Walls{Home: home}, Known: Known{Stdio, Legacy}},
-		"http":       {Name: "h", URL: url, Log: quietLog()},
-		"refused":    {Name: "r", URL: "http://127.0.0.1:1/", Log: quietLog()},
-		"no program": {Name: "n", Command: []string{badtest.Bad(t), "stderr=x"}, Log: quietLog(), Walls: Walls{Home: home}},
+		"stdio":                  {Name: "s", Command: []string{badtest.Bad(t), "grandchild=98765"}, Log: quietLog(), Walls: Walls{Home: home}, Known: Known{Stdio, Legacy}},
+		"http":                   {Name: "h", URL: url, Log: quietLog()},
+		"stdio by a worker":      {Name: "s", Command: []string{badtest.Bad(t), "grandchild=98765"}, Log: quietLog(), Walls: Walls{Home: home}, Known: Known{Stdio, Legacy}, Isolated: true},
+		"http by a worker":       {Name: "h", URL: url, Log: quietLog(), Isolated: true},
+		"no program by a worker": {Name: "n", Command: []string{badtest.Bad(t), "stderr=x"}, Log: quietLog(), Walls: Walls{Home: home}, Isolated: true},
+		"refused":                {Name: "r", URL: "http://127.0.0.1:1/", Log: quietLog()},
+		"no program":             {Name: "n", Command: []string{badtest.Bad(t), "stderr=x"}, Log: quietLog(), Walls: Walls{Home: home}},
 	}
 	for name, target := range targets {
 		t.Run(name, func(t *testing.T) {
