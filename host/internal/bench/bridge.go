@@ -82,11 +82,8 @@ func bridged(ctx context.Context, dir string, b binaries, rounds int) ([]figure,
 	if err != nil {
 		return nil, err
 	}
-	message := func(tool string) string {
-		return `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + string(payload) + `}}`
-	}
-	toServer := func() error { _, err := direct.do(ctx, message("echo"), "xxx"); return err }
-	through := func() error { _, err := ours.do(ctx, message("bare__echo"), "xxx"); return err }
+	toServer := func() error { _, err := direct.do(ctx, toolCall("echo", string(payload)), "xxx"); return err }
+	through := func() error { _, err := ours.do(ctx, toolCall("bare__echo", string(payload)), "xxx"); return err }
 	var p50, rate, cpu []float64
 	for range rounds + 1 {
 		a, _, err := oneByOne(toServer)
@@ -187,9 +184,9 @@ func bridgeFootprint(ctx context.Context, dir string, b binaries, _ int) ([]figu
 		return nil, err
 	}
 	for i := range bridgeServers {
-		call := fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"call_tool","arguments":{"name":"s%d__tool_%d","arguments":%s}}}`, i, bareTools-1, payload)
+		arguments := fmt.Sprintf(`{"name":"s%d__tool_%d","arguments":%s}`, i, bareTools-1, payload)
 		for {
-			if _, err = client.do(ctx, call, "xxx"); err == nil {
+			if _, err = client.do(ctx, toolCall("call_tool", arguments), "xxx"); err == nil {
 				break
 			}
 			select {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -148,6 +149,14 @@ func (c *mcpClient) do(ctx context.Context, body, want string) (int, error) {
 	return len(raw), err
 }
 
+var requestIDs atomic.Int64
+
+// toolCall is a tools/call under an id of its own, since servers may refuse one
+// that is in flight.
+func toolCall(tool, arguments string) string {
+	return `{"jsonrpc":"2.0","id":` + strconv.FormatInt(requestIDs.Add(1), 10) + `,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments + `}}`
+}
+
 // mcpDoor compares a call through the host's MCP door to a plugin with a call of
 // a bare server that has the tool in its own process.
 func mcpDoor(ctx context.Context, dir string, b binaries, rounds int) ([]figure, error) {
@@ -169,11 +178,8 @@ func mcpDoor(ctx context.Context, dir string, b binaries, rounds int) ([]figure,
 	if err != nil {
 		return nil, err
 	}
-	message := func(tool string) string {
-		return `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + string(payload) + `}}`
-	}
-	toBare := func() error { _, err := bare.do(ctx, message("echo"), "xxx"); return err }
-	toOurs := func() error { _, err := ours.do(ctx, message("p0_echo"), "xxx"); return err }
+	toBare := func() error { _, err := bare.do(ctx, toolCall("echo", string(payload)), "xxx"); return err }
+	toOurs := func() error { _, err := ours.do(ctx, toolCall("p0_echo", string(payload)), "xxx"); return err }
 	var p50, at16, at64 []float64
 	for range rounds + 1 {
 		a, _, err := oneByOne(toBare)
