@@ -3,12 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/api"
 )
@@ -74,16 +78,10 @@ func bridged(ctx context.Context, dir string, b binaries, rounds int) ([]figure,
 	if err != nil {
 		return nil, err
 	}
-	direct, err := newMCP(ctx, url, "")
-	if err != nil {
-		return nil, err
-	}
-	ours, err := newMCP(ctx, door, "")
-	if err != nil {
-		return nil, err
-	}
-	toServer := func() error { _, err := direct.do(ctx, toolCall("echo", string(payload)), "xxx"); return err }
-	through := func() error { _, err := ours.do(ctx, toolCall("bare__echo", string(payload)), "xxx"); return err }
+	// Both in the newest revision, which is what the bridge finds and speaks.
+	direct, ours := newModern(url, "echo"), newModern(door, "bare__echo")
+	toServer := func() error { _, err := direct.do(ctx, modernCall("echo", string(payload)), "xxx"); return err }
+	through := func() error { _, err := ours.do(ctx, modernCall("bare__echo", string(payload)), "xxx"); return err }
 	var p50, rate, cpu []float64
 	for range rounds + 1 {
 		a, _, err := oneByOne(toServer)
@@ -123,6 +121,23 @@ func bridged(ctx context.Context, dir string, b binaries, rounds int) ([]figure,
 		median("bridged_calls_per_s_vs_direct_16", "×", 0.26, true, rate[1:]),
 		median("bridged_cpu_per_call", "ms", 0.5, false, cpu[1:]),
 	}, nil
+}
+
+// newModern is a client of the newest revision, in which every call stands alone,
+// for calls of one tool.
+func newModern(url, tool string) *mcpClient {
+	c := &mcpClient{url: url + "/mcp", http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 128}}, headers: http.Header{}}
+	for k, v := range mcp.StandardHeaders(mcp.LATEST_PROTOCOL_VERSION, mcp.MethodToolsCall, json.RawMessage(`{"name":"`+tool+`"}`)) {
+		c.headers.Set(k, v)
+	}
+	c.headers.Set("MCP-Protocol-Version", mcp.LATEST_PROTOCOL_VERSION)
+	return c
+}
+
+var modernMeta = `{"` + mcp.MetaKeyProtocolVersion + `":"` + mcp.LATEST_PROTOCOL_VERSION + `","` + mcp.MetaKeyClientCapabilities + `":{},"` + mcp.MetaKeyClientInfo + `":{"name":"bench","version":"1"}}`
+
+func modernCall(tool, arguments string) string {
+	return `{"jsonrpc":"2.0","id":` + strconv.FormatInt(requestIDs.Add(1), 10) + `,"method":"tools/call","params":{"_meta":` + modernMeta + `,"name":"` + tool + `","arguments":` + arguments + `}}`
 }
 
 // busy is the processor time of processes so far, from the kernel's own count.

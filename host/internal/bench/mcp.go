@@ -104,6 +104,7 @@ func startBare() (url string, end func(), err error) {
 type mcpClient struct {
 	url, session, token string
 	http                *http.Client
+	headers             http.Header // of every request
 }
 
 func newMCP(ctx context.Context, url, token string) (*mcpClient, error) {
@@ -126,6 +127,9 @@ func (c *mcpClient) post(ctx context.Context, body string) (*http.Response, erro
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
+	for k, v := range c.headers {
+		req.Header[k] = v
+	}
 	if c.session != "" {
 		req.Header.Set("Mcp-Session-Id", c.session)
 	}

@@ -49,6 +49,7 @@ type Conn struct {
 	closed sync.WaitGroup
 
 	ids      atomic.Uint64
+	ownMetas atomic.Pointer[knownMeta]
 	mu       sync.Mutex
 	progress map[string]Progress
 	events   Events
@@ -253,14 +254,15 @@ func (c *Conn) notify(ctx context.Context, method string, params map[string]any)
 // withMeta puts what the protocol wants in _meta into the parameters, keeping all
 // other bytes.
 func (c *Conn) withMeta(params json.RawMessage, id string, how Sending) json.RawMessage {
-	meta := map[string]any{}
+	var meta []byte // the members
 	if how.Progress != nil {
-		meta["progressToken"] = id
+		meta = append(append(append(meta, `"progressToken":"`...), id...), '"')
 	}
 	if c.modern() {
-		meta[mcp.MetaKeyProtocolVersion] = c.Info.Version
-		meta[mcp.MetaKeyClientCapabilities] = c.target.capabilities(how.Tasks)
-		meta[mcp.MetaKeyClientInfo] = c.target.clientInfo()
+		if len(meta) > 0 {
+			meta = append(meta, ',')
+		}
+		meta = append(meta, c.ownMeta(how.Tasks)...)
 	}
 	if len(meta) == 0 {
 		if len(params) == 0 {
@@ -268,23 +270,49 @@ func (c *Conn) withMeta(params json.RawMessage, id string, how Sending) json.Raw
 		}
 		return params
 	}
-	raw, err := json.Marshal(meta)
-	if err != nil { // strings and maps of them: can't fail
-		panic(err)
-	}
 	var out bytes.Buffer
 	body := bytes.TrimSpace(params)
 	if len(body) < 2 {
 		body = []byte("{}")
 	}
-	out.WriteString(`{"_meta":`)
-	out.Write(raw)
+	out.WriteString(`{"_meta":{`)
+	out.Write(meta)
+	out.WriteByte('}')
 	if inner := bytes.TrimSpace(body[1 : len(body)-1]); len(inner) > 0 {
 		out.WriteByte(',')
 		out.Write(inner)
 	}
 	out.WriteByte('}')
 	return out.Bytes()
+}
+
+// knownMeta is what every request of the newer era says of the client.
+type knownMeta struct {
+	version string
+	members [2][]byte // without and with tasks
+}
+
+// ownMeta gives the members of _meta that are the same in every request; they are
+// written once for each revision.
+func (c *Conn) ownMeta(tasks bool) []byte {
+	k := c.ownMetas.Load()
+	if k == nil || k.version != c.Info.Version {
+		k = &knownMeta{version: c.Info.Version}
+		for i := range k.members {
+			raw, err := json.Marshal(map[string]any{
+				mcp.MetaKeyProtocolVersion: c.Info.Version, mcp.MetaKeyClientCapabilities: c.target.capabilities(i == 1), mcp.MetaKeyClientInfo: c.target.clientInfo(),
+			})
+			if err != nil { // strings and maps of them: can't fail
+				panic(err)
+			}
+			k.members[i] = raw[1 : len(raw)-1]
+		}
+		c.ownMetas.Store(k)
+	}
+	if tasks {
+		return k.members[1]
+	}
+	return k.members[0]
 }
 
 func (t *Target) clientInfo() map[string]any {
