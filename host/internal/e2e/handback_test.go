@@ -213,6 +213,19 @@ func TestHandbackLimits(t *testing.T) {
 	asks(t, call("ask__ask", strings.Replace(askName, "Who", "Why", 1)))
 }
 
+// Past the host's own limits too: the call goes on without an answer.
+func TestHandbackPastTheHostsLimits(t *testing.T) {
+	w := newAsking(t, "    max_pending_questions_per_session = 100\n"+handingBack)
+	call := w.in("talk")
+	for i := range 5 {
+		asks(t, call("ask__ask", strings.Replace(askName, "Who", fmt.Sprintf("Who%d", i), 1)))
+	}
+	r := call("ask__ask", askName)
+	if r.IsError || !strings.Contains(said(r), `"action":"decline"`) || !strings.Contains(said(r), "5 questions are open in this session") {
+		t.Errorf("%s %+v", said(r), r.Error)
+	}
+}
+
 // Clients that can show forms are shown them: in the newer era by the result, in
 // the older while the call waits.
 func TestHandbackToClientsWithForms(t *testing.T) {

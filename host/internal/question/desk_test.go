@@ -315,3 +315,45 @@ func TestAskEndsWithItsCall(t *testing.T) {
 		t.Errorf("%+v %v", got, err)
 	}
 }
+
+// A plugin settles its own questions for the session that was asked, and no others;
+// the outcome is told once.
+func TestAnswerOwn(t *testing.T) {
+	f := desk(t, t.TempDir())
+	p := f.park(t, `{"x":1}`, form())
+	if _, err := p.Wait(t.Context(), 0); !errors.Is(err, ErrStillOpen) {
+		t.Fatal(err)
+	}
+	id := p.Questions[0].ID
+	never, always := func(time.Time) bool { return false }, func(time.Time) bool { return true }
+	own := Whose{"plugin", "a", "s"}
+	for name, w := range map[string]Whose{"plugin": {"other", "a", "s"}, "agent": {"plugin", "b", "s"}, "session": {"plugin", "a", "t"}} {
+		if _, err := f.AnswerOwn(t.Context(), w, id, always, "accept", []byte(`{"n":1}`)); fault.From(err) == nil || fault.From(err).Ref != fault.UnknownQuestion {
+			t.Errorf("another %s: %v", name, err)
+		}
+	}
+	approval := f.park(t, `{"x":2}`, []*pluginv1.InputRequest{{Id: "approval", Kind: "approval"}})
+	if _, err := f.AnswerOwn(t.Context(), own, approval.Questions[0].ID, always, "accept", nil); fault.From(err) == nil || fault.From(err).Ref != fault.UnknownQuestion {
+		t.Errorf("an approval: %v", err)
+	}
+	q, err := f.AnswerOwn(t.Context(), own, id, never, "accept", []byte(`{"n":1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, open, err := f.Outcome(t.Context(), q)
+	if err != nil || len(open) != 0 || text(r) != `{"x":1} st {"n":1}` {
+		t.Errorf("%v %v %v", r, open, err)
+	}
+	if r, _, err := f.Outcome(t.Context(), q); r != nil || err != nil {
+		t.Errorf("told twice: %v %v", r, err)
+	}
+	decision := form()
+	decision[0].Decision = true
+	id = f.park(t, `{"x":3}`, decision).Questions[0].ID
+	if _, err := f.AnswerOwn(t.Context(), own, id, never, "accept", []byte(`{"n":1}`)); fault.From(err) == nil || fault.From(err).Ref != fault.NotApprover {
+		t.Errorf("a decision nobody took: %v", err)
+	}
+	if _, err := f.AnswerOwn(t.Context(), own, id, always, "accept", []byte(`{"n":1}`)); err != nil {
+		t.Error(err)
+	}
+}

@@ -127,8 +127,11 @@ func (s *server) request(ctx context.Context, x *exchange, params json.RawMessag
 			return nil, nil, err
 		}
 		s.renew(l)
+		if again {
+			return nil, nil, fmt.Errorf("%w (%w)", err, errRepeated)
+		}
 		repeatable := x.method != "tools/call" || (tool != nil && tool.Repeatable)
-		if again || ctx.Err() != nil || x.asking.refused() || (!downstream.Unsent(err) && !repeatable) {
+		if ctx.Err() != nil || x.asking.refused() || (!downstream.Unsent(err) && !repeatable) {
 			return nil, nil, err
 		}
 		s.log.Info("once more over a new connection", "method", x.method, "reason", err)
@@ -140,6 +143,9 @@ func (s *server) request(ctx context.Context, x *exchange, params json.RawMessag
 		}
 	}
 }
+
+// errRepeated marks the failure of a request that was sent twice.
+var errRepeated = errors.New("it was sent again, over a new connection")
 
 func (s *server) over(ctx context.Context, l *link, x *exchange, params json.RawMessage) (json.RawMessage, *downstream.Input, *downstream.Tool, error) {
 	defer l.release()

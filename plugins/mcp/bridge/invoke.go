@@ -195,6 +195,9 @@ func (s *server) failure(ctx context.Context, what string, limit time.Duration, 
 	case downstream.Unsent(err):
 		return sdk.Errorf(sdk.Unavailable, "server %q could not be reached for %s: %v", s.conf.Name, what, err).After(time.Second)
 	}
+	if errors.Is(err, errRepeated) {
+		return sdk.Errorf(sdk.ExecutionFailed, "server %q was lost while %s ran: %v", s.conf.Name, what, err).After(0)
+	}
 	return sdk.Errorf(sdk.ExecutionFailed, "server %q was lost while %s ran: %v; it was not repeated, since it may have had its effect", s.conf.Name, what, err).After(0)
 }
 

@@ -105,6 +105,7 @@ func quote(v any) string {
 }
 
 const tools = `{"name":"ask","description":"Asks.","inputSchema":{"type":"object","properties":{"color":{"type":"string"}}}},
+{"name":"ask_again","description":"Asks, and may be called twice.","inputSchema":{"type":"object"},"annotations":{"idempotentHint":true}},
 {"name":"stats","description":"Tells what it knows.","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}},
 {"name":"grow","description":"Adds a tool.","inputSchema":{"type":"object"}},
 {"name":"work","description":"Works long.","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}`
@@ -170,6 +171,7 @@ type asked struct {
 	Fail    bool            `json:"fail"`    // an error in the end
 	Pages   bool            `json:"pages"`   // an error that wants a page visited
 	Die     bool            `json:"die"`     // ends the server instead of answering
+	DieOnce bool            `json:"dieOnce"` // ends the server before it asks, the first time
 	Task    bool            `json:"task"`    // becomes a task
 	Steps   int             `json:"steps"`   // of a task
 	Fails   bool            `json:"fails"`   // the task fails
@@ -212,7 +214,13 @@ func (s *server) call(m message) (string, int, string) {
 	}
 	s.mu.Unlock()
 	switch p.Name {
-	case "ask":
+	case "ask", "ask_again":
+		if _, err := os.Stat("died"); a.DieOnce && err != nil {
+			if f, err := os.Create("died"); err == nil { // in its own folder
+				f.Close()
+			}
+			os.Exit(7)
+		}
 		if s.modern {
 			return s.askByResult(p, a)
 		}
