@@ -27,8 +27,8 @@ const dropTime = 15 * time.Second
 // errUnknownTask says that the server does not know a task.
 var errUnknownTask = errors.New("the server does not know the task any more")
 
-// run1 follows one task. A task that ended before a restart, untold, is told now.
-func (b *Bridge) run1(ctx context.Context, t *backgroundTask) {
+// attend looks at one task until it has ended and its session knows. A task that ended before a restart, untold, is told now.
+func (b *Bridge) attend(ctx context.Context, t *backgroundTask) {
 	failures := 0
 	for {
 		rec := t.record()

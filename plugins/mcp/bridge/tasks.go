@@ -252,7 +252,7 @@ func (t *tasks) follow(b *Bridge, x *backgroundTask) {
 	x.cancel = cancel
 	t.wg.Go(func() {
 		defer cancel()
-		b.run1(ctx, x)
+		b.attend(ctx, x)
 	})
 }
 
