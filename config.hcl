@@ -11,6 +11,16 @@ frontend "http" {
 }
 
 plugin "web" {
+  grants = ["shared", "tool:browser_render"]
+  # config {
+  #   search "brave" {
+  #     api_key = env("BRAVE_API_KEY")
+  #   }
+  # }
+}
+
+# Renders pages with Debian's chromium, if it is installed.
+plugin "browser" {
   grants = ["shared"]
 }
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Puts in place what the tests need beside Go: the npm inspector, an MCP client
-# written by others, the MCP conformance suite, and a Node new enough for both.
+# written by others, the MCP conformance suite, a Node new enough for both, and a
+# browser.
 set -eu
 cd "$(dirname "$0")/npm"
 if ! command -v npm >/dev/null 2>&1; then
@@ -10,6 +11,10 @@ if ! command -v npm >/dev/null 2>&1; then
 		echo "the tests need npm; install it with: sudo apt-get install nodejs npm" >&2
 		exit 1
 	fi
+fi
+# The browser's tests skip without it, and say so.
+if ! command -v chromium >/dev/null 2>&1 && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+	apt-get update -qq && apt-get install -y -qq chromium >/dev/null 2>&1 || echo "chromium could not be installed" >&2
 fi
 [ -f node_modules/.done ] && cmp -s package-lock.json node_modules/.done && exit 0
 npm install --no-save --no-audit --no-fund --loglevel=error

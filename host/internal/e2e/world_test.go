@@ -80,7 +80,7 @@ func (w *world) write(name, text string) {
 func (w *world) install(name string) string {
 	w.t.Helper()
 	from := testbin.Build(w.t, map[string]string{
-		"fixture": module + "host/internal/e2e/fixture", "web": module + "plugins/web", "testplugin": module + "host/internal/testplugin", "ticker": module + "host/internal/e2e/ticker",
+		"fixture": module + "host/internal/e2e/fixture", "web": module + "plugins/web", "browser": module + "plugins/browser", "testplugin": module + "host/internal/testplugin", "ticker": module + "host/internal/e2e/ticker",
 		"hostile": module + "host/internal/e2e/hostile",
 	}[name])
 	to := filepath.Join(w.dir, "plugins", "bulkhead-plugin-"+name)

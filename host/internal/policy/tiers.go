@@ -34,9 +34,11 @@ var shipped = func() map[string]shippedTool {
 		"file_read", "file_write", "file_edit", "file_list", "file_search")
 	add("analyze", "workspace", standard, "analyze_file")
 	add("shell", "shell", elevated, "run_shell", "read_logs")
-	add("web", "research", elevated, "web_search", "web_browse", "web_screenshot", "web_fetch", "http_request",
+	add("web", "research", elevated, "web_search", "web_browse", "web_fetch", "http_request",
 		"http_health_check", "capture_reference")
 	add("web", "research", restricted, "download_pdf")
+	add("browser", "research", elevated, "web_screenshot")
+	add("browser", "research", standard, "browser_render") // internal; web's grant is the gate
 	add("scripts", "scripts", elevated, "execute_python_script")
 	add("scheduling", "scheduling", standard, "schedule_task", "list_scheduled_tasks", "cancel_scheduled_task",
 		"pause_scheduled_task", "resume_scheduled_task", "run_scheduled_task")

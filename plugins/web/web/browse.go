@@ -67,23 +67,34 @@ func (b *browser) tool() *sdk.Tool {
 // maxText keeps a result below the size of a message, in bytes.
 const maxText = 3 << 20
 
-func (b *browser) browse(ctx context.Context, _ *sdk.Call, in browseArgs) (sdk.Result, error) {
+func (b *browser) browse(ctx context.Context, call *sdk.Call, in browseArgs) (sdk.Result, error) {
 	u, err := parseURL(in.URL)
 	if err != nil {
 		return sdk.Result{}, err
 	}
-	text, err := b.page(ctx, u, in.Render)
+	text, err := b.page(ctx, call, u, in.Render)
 	if err != nil {
 		return sdk.Result{}, err
 	}
 	return sdk.TextResult(text).WithChunk(hint(u, b.conf.Get())), nil
 }
 
-// page is the text of a page, with what to know about it.
-func (b *browser) page(ctx context.Context, u *url.URL, render bool) (string, error) {
+// page is the text of a page, with what to know about it: by its site's interface,
+// else by HTTP, and where that gives only a shell or a refusal, rendered.
+func (b *browser) page(ctx context.Context, call *sdk.Call, u *url.URL, render bool) (string, error) {
 	s, fetch := b.conf.Get(), b.fetch.Load()
+	browser := headless{call.Host(), s.RenderTimeout.Std()}
 	var notes []string
-	if read := sites.Find(s.sites(), u); read != nil && !render {
+	if render {
+		doc, at, why := browser.page(ctx, u)
+		if why == "" && doc.status == "" {
+			return compose(at, "headless browser", remarks(doc.note), doc), nil
+		}
+		if why == "" {
+			why = "Rendered in a headless browser it has no text of its own either."
+		}
+		notes = append(notes, "[web_browse status: unavailable] "+why+" The page was fetched over HTTP, without running its scripts.")
+	} else if read := sites.Find(s.sites(), u); read != nil {
 		page, err := read(ctx, fetch.api)
 		if err == nil {
 			return compose(u, "site API", remarks(page.Note), fromSite(page, u)), nil
@@ -101,15 +112,24 @@ func (b *browser) page(ctx context.Context, u *url.URL, render bool) (string, er
 	if err != nil {
 		return "", err
 	}
+	why := noBrowser
+	refused := p.status == http.StatusForbidden || p.status == http.StatusServiceUnavailable
+	if (refused || doc.status != "") && !render {
+		var better document
+		var at *url.URL
+		if better, at, why = browser.page(ctx, u); why == "" && better.status == "" {
+			return compose(at, "headless browser", append(notes, remarks(better.note)...), better), nil
+		}
+		if why == "" {
+			why = "Rendered in a headless browser it has no text of its own either."
+		}
+	}
 	if p.status >= http.StatusBadRequest {
 		return "", statusError(p, doc)
 	}
 	notes = append(notes, remarks(doc.note)...)
 	if doc.status != "" {
-		notes = append(notes, shellNote(doc.status))
-	}
-	if render {
-		notes = append(notes, "[web_browse status: unavailable] Headless rendering is not available in this deployment; the page was fetched over HTTP, without running its scripts.")
+		notes = append(notes, shellNote(doc.status, why))
 	}
 	if p.cut {
 		notes = append(notes, fmt.Sprintf("[web_browse status: cut] The page is larger than %s (max_page_size); what follows is its beginning only.", s.MaxPageSize))
@@ -190,14 +210,14 @@ func statusError(p *fetched, doc document) error {
 	return err
 }
 
-func shellNote(status string) string {
+func shellNote(status, why string) string {
 	what := map[string]string{
 		consentWall: "The site answered with a cookie-consent wall; the page body was NOT read.",
 		needsJS:     "The page is built by scripts, which were not run; the page body was NOT read.",
 		emptyPage:   "The page has no text; nothing was read.",
 	}[status]
 	return "[web_browse status: " + status + "] " + what +
-		" Headless rendering is not available in this deployment. Do not present facts about this page as confirmed."
+		" " + why + " Do not present facts about this page as confirmed."
 }
 
 // compose writes a result: where it came from, what to know about it, the title,

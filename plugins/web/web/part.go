@@ -30,7 +30,7 @@ func (b *browser) fetchTool() *sdk.Tool {
 	)
 }
 
-func (b *browser) part(ctx context.Context, _ *sdk.Call, in fetchArgs) (sdk.Result, error) {
+func (b *browser) part(ctx context.Context, call *sdk.Call, in fetchArgs) (sdk.Result, error) {
 	u, err := parseURL(in.URL)
 	if err != nil {
 		return sdk.Result{}, err
@@ -38,7 +38,7 @@ func (b *browser) part(ctx context.Context, _ *sdk.Call, in fetchArgs) (sdk.Resu
 	if in.Offset < 0 {
 		return sdk.Result{}, sdk.Errorf(sdk.InvalidArguments, "offset is %d; it counts characters from the start", in.Offset)
 	}
-	text, err := b.page(ctx, u, false)
+	text, err := b.page(ctx, call, u, false)
 	if err != nil {
 		return sdk.Result{}, err
 	}

@@ -126,7 +126,7 @@ func (b *browser) capture(ctx context.Context, call *sdk.Call, in referenceArgs)
 			return sdk.Result{}, err
 		}
 		if doc.status != "" {
-			return sdk.Result{}, sdk.Errorf(sdk.ExecutionFailed, "%s\nNothing was saved.", shellNote(doc.status))
+			return sdk.Result{}, sdk.Errorf(sdk.ExecutionFailed, "%s\nNothing was saved.", shellNote(doc.status, ""))
 		}
 		body, ext, media = []byte(compose(p.url, "http", remarks(doc.note), doc)), ".md", "text/markdown"
 	}
