@@ -42,7 +42,7 @@ func complaint(r *sdk.Result) string {
 	if r.IsError {
 		return text
 	}
-	if len(text) > maxErrorBody || !strings.HasPrefix(strings.TrimSpace(text), "{") {
+	if len(text) > maxErrorBody || !strings.HasPrefix(strings.TrimSpace(text), "{") || !(strings.Contains(text, `"error"`) || strings.Contains(text, `"Error"`)) {
 		return ""
 	}
 	var m map[string]json.RawMessage

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -165,7 +166,7 @@ func startWorker(ctx context.Context, t *Target, files []*os.File) (*isolated, e
 		}
 		t.Log.Warn("no walls for a worker on this machine", "reason", support.Reason)
 		s.Path, s.Root, s.NoNamespaces, s.KeepNetwork = exe, nil, true, true
-		if support.Landlock == 0 {
+		if runtime.GOOS != "linux" {
 			s.Limits = child.Limits{}
 		}
 	}
