@@ -15,6 +15,7 @@ import (
 
 	"github.com/bulkhead-dev/bulkhead/plugins/mcp/settings"
 	"github.com/bulkhead-dev/bulkhead/sdk"
+	"github.com/bulkhead-dev/bulkhead/sdk/netguard"
 )
 
 // registration is what is kept of a server an agent added.
@@ -256,7 +257,7 @@ func (b *Bridge) mayDial(raw string) func(netip.AddrPort) error {
 	}
 	return func(at netip.AddrPort) error {
 		addr := at.Addr().Unmap()
-		if b.allowsHost(u) || !private(addr) {
+		if b.allowsHost(u) || netguard.NotPublic(addr) == "" {
 			return nil
 		}
 		for _, entry := range b.conf.Get().AllowHosts {
@@ -267,17 +268,4 @@ func (b *Bridge) mayDial(raw string) func(netip.AddrPort) error {
 		}
 		return privateError(u.Hostname() + " (" + addr.String() + ")")
 	}
-}
-
-// special are the blocks that are not public beside those netip knows.
-var special = func() (out []netip.Prefix) {
-	for _, s := range []string{"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
-		"64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "100::/64", "2001:db8::/32"} {
-		out = append(out, netip.MustParsePrefix(s))
-	}
-	return out
-}()
-
-func private(a netip.Addr) bool {
-	return !a.IsGlobalUnicast() || a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() || slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(a) })
 }

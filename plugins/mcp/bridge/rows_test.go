@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -103,8 +102,4 @@ func args(pairs ...string) string {
 		m[pairs[i]] = pairs[i+1]
 	}
 	return string(quote(m))
-}
-
-func invokeArgs(server, tool, arguments string) string {
-	return fmt.Sprintf(`{"server_name":%q,"tool_name":%q,"arguments":%s}`, server, tool, arguments)
 }
