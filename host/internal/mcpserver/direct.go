@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"mime"
 	"net/http"
 	"slices"
@@ -10,32 +11,65 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
 	"github.com/tidwall/gjson"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/content"
 )
 
-// direct answers a tools/call of the session era over HTTP without the library,
-// which would read the message six times to find what is plain here. It reports
-// false for whatever is not plain; that goes the library's way.
+// direct answers a tools/call over HTTP without the library, which would read the
+// message six times to find what is plain here. It reports false for whatever is
+// not plain; that goes the library's way.
 func (d *door) direct(out *responder, r *http.Request, m gjson.Result, x *exchange, id string) bool {
 	name, request := m.Get("params.name"), m.Get("id")
 	plain := m.Get("jsonrpc").Str == "2.0" && m.Get("method").Str == string(mcp.MethodToolsCall) && name.Type == gjson.String &&
-		(request.Type == gjson.String || request.Type == gjson.Number) && id != "" && x.peer != nil && !d.isNative(name.Str) &&
-		!m.Get("params.task").Exists() && jsonBody(r) && spoken(r.Header.Get(mcp.HeaderProtocolVersion))
+		(request.Type == gjson.String || request.Type == gjson.Number) && x.peer != nil && !d.isNative(name.Str) &&
+		!m.Get("params.task").Exists() && jsonBody(r)
 	if !plain {
 		return false
 	}
-	known, ok := d.ids.client(id)
-	if !ok {
-		return false
-	}
-	x.peer.known = &known
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	d.open.cancelBy(id, request.Raw, cancel)
+	if modernMessage(m) {
+		info, ok := protocolInfo(r, m)
+		if !ok {
+			return false
+		}
+		ctx = server.WithRequestProtocolInfo(ctx, info)
+		x.splice["resultType"] = complete
+	} else {
+		known, ok := d.ids.client(id)
+		if !ok || id == "" || !spoken(r.Header.Get(mcp.HeaderProtocolVersion)) {
+			return false
+		}
+		x.peer.known = &known
+		d.open.cancelBy(id, request.Raw, cancel)
+	}
 	out.answer(x.finish(d.plainCall(withExchange(ctx, x), x)))
 	return true
+}
+
+// complete marks a result of 2026-07-28 that is one.
+var complete = json.RawMessage(`"` + mcp.ResultTypeComplete + `"`)
+
+// protocolInfo is what a message of 2026-07-28 says of itself and its client; false
+// where the library must tell what is wrong with it.
+func protocolInfo(r *http.Request, m gjson.Result) (*server.RequestProtocolInfo, bool) {
+	version := r.Header.Get(mcp.HeaderProtocolVersion)
+	meta := m.Get("params._meta")
+	raw := meta.Get(`io\.modelcontextprotocol/clientCapabilities`)
+	if !mcp.IsValidProtocolVersion(version) || version != m.Get(versionKey).Str || sameNames(r, m) != nil || !raw.IsObject() {
+		return nil, false
+	}
+	level := meta.Get(`io\.modelcontextprotocol/logLevel`)
+	if _, known := levels[level.Str]; level.Exists() && !known {
+		return nil, false
+	}
+	caps := &mcp.ClientCapabilities{}
+	if json.Unmarshal([]byte(raw.Raw), caps) != nil {
+		return nil, false
+	}
+	return &server.RequestProtocolInfo{Modern: true, ProtocolVersion: version, ClientCapabilities: caps, LogLevel: mcp.LoggingLevel(level.Str)}, true
 }
 
 // plainCall runs the call and writes its whole answer.
@@ -57,12 +91,14 @@ func (d *door) plainCall(ctx context.Context, x *exchange) (answer []byte) {
 	var b bytes.Buffer
 	b.WriteString(`{"jsonrpc":"2.0","id":`)
 	b.Write(x.id)
-	b.WriteString(`,"result":{"content":`)
-	b.Write(x.splice["content"])
-	for _, key := range []string{"structuredContent", "_meta"} {
+	b.WriteString(`,"result":`)
+	sep := byte('{')
+	for _, key := range []string{"resultType", "content", "structuredContent", "inputRequests", "requestState", "_meta"} {
 		if part := x.splice[key]; part != nil {
-			b.WriteString(`,"` + key + `":`)
+			b.WriteByte(sep)
+			b.WriteString(`"` + key + `":`)
 			b.Write(part)
+			sep = ','
 		}
 	}
 	if result.IsError {
@@ -104,6 +140,9 @@ func (o *responder) answer(raw []byte) {
 	o.Header().Set("Content-Type", "application/json")
 	o.Header().Set("Content-Length", strconv.Itoa(len(raw)))
 	o.status = http.StatusOK
+	if f := o.exchange.failure; f != nil && f.status != 0 {
+		o.status = f.status
+	}
 	o.head()
 	_ = o.write("", raw, "")
 }
