@@ -39,6 +39,9 @@ func Serve(p *Plugin) {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/2))
 	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(200) // most heaps are small; the host's limit on memory is told by GOMEMLIMIT
+	}
 	plugin.Serve(conf)
 }
 

@@ -4,8 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
+	"github.com/bulkhead-dev/bulkhead/host/internal/content"
 	"github.com/bulkhead-dev/bulkhead/host/internal/event"
 	"github.com/bulkhead-dev/bulkhead/host/internal/question"
 	"github.com/bulkhead-dev/bulkhead/host/internal/registry"
@@ -30,7 +29,7 @@ func (p *Pipeline) audit(c *call, result *pluginv1.Result) {
 	tool := c.name
 	row := store.AuditRow{
 		At: c.started.UTC(), CallID: c.id, Tool: clip(tool, 80), Door: c.Door, Status: status, Ref: ref,
-		DurationMs: took.Milliseconds(), ArgsHash: question.Hash(c.args), ArgsBytes: int64(len(c.args)), ResultBytes: int64(proto.Size(result)),
+		DurationMs: took.Milliseconds(), ArgsHash: question.Hash(c.args), ArgsBytes: int64(len(c.args)), ResultBytes: content.Size(result),
 	}
 	if c.Agent != nil {
 		row.Agent = c.Agent.Name

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/tidwall/gjson"
+
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 )
 
@@ -87,6 +89,15 @@ func List(blocks []json.RawMessage) []byte {
 	return out.Bytes()
 }
 
+// Size is how many bytes of data a result holds: texts, and JSON as it came.
+func Size(r *pluginv1.Result) int64 {
+	n := len(r.GetStructured()) + len(r.GetMeta()) + len(r.GetRaw())
+	for _, c := range r.GetContent() {
+		n += len(c.GetText()) + len(c.GetRaw()) + len(c.GetAnnotations()) + len(c.GetResource().GetText()) + len(c.GetResourceLink().GetRaw())
+	}
+	return int64(n)
+}
+
 // MaxDepth is how deep JSON from outside may nest. Readers recurse, and an
 // envelope must still fit into what every reader takes.
 const MaxDepth = 1000
@@ -97,7 +108,8 @@ var (
 	errTooDeep = fmt.Errorf("nested deeper than %d levels", MaxDepth)
 )
 
-// Check says what is wrong with JSON from outside, without recursion.
+// Check says what is wrong with JSON from outside. The depth is looked at first:
+// what reads it then recurses.
 func Check(raw []byte) error {
 	depth, inString := 0, false
 	for i := 0; i < len(raw); i++ {
@@ -122,7 +134,7 @@ func Check(raw []byte) error {
 	switch {
 	case !utf8.Valid(raw):
 		return errNotUTF8
-	case !json.Valid(raw):
+	case !gjson.ValidBytes(raw): // twice as fast as encoding/json, and as strict: FuzzCheck
 		return errNotJSON
 	}
 	return nil

@@ -32,6 +32,7 @@ type pacer struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	cancel  context.CancelCauseFunc
+	last    time.Time // when the deadline was set
 }
 
 var errReaderLeft = fault.New(fault.CallCancelled, "the reader of the answer left")
@@ -39,8 +40,15 @@ var errReaderLeft = fault.New(fault.CallCancelled, "the reader of the answer lef
 // Unwrap lets response controllers reach the connection.
 func (p *pacer) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
+// extend gives the next write its time. One that follows at once has nearly all of
+// the last one's.
 func (p *pacer) extend() {
-	_ = p.control.SetWriteDeadline(time.Now().Add(writeTime)) // a hijacked connection has its own
+	now := time.Now()
+	if now.Sub(p.last) < writeTime/30 {
+		return
+	}
+	p.last = now
+	_ = p.control.SetWriteDeadline(now.Add(writeTime)) // a hijacked connection has its own
 }
 
 func (p *pacer) WriteHeader(status int) {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -109,6 +110,9 @@ func (s *Spec) environ() []string {
 		"HOME":   s.DataDir,
 		"TMPDIR": s.TempDir,
 		"LANG":   "C.UTF-8",
+	}
+	if m := s.Sandbox.Memory; m > 0 { // a program in Go collects harder before it runs against the limit
+		env["GOMEMLIMIT"] = strconv.FormatInt(m/10*8, 10)
 	}
 	if s.SharedDir != "" {
 		env[wire.EnvShared] = s.SharedDir

@@ -45,7 +45,7 @@ func (d *door) direct(out *responder, r *http.Request, m gjson.Result, x *exchan
 		x.peer.known = &known
 		d.open.cancelBy(id, request.Raw, cancel)
 	}
-	out.answer(x.finish(d.plainCall(withExchange(ctx, x), x)))
+	out.answer(d.plainCall(withExchange(ctx, x), x))
 	return true
 }
 
@@ -105,7 +105,6 @@ func (d *door) plainCall(ctx context.Context, x *exchange) (answer []byte) {
 		b.WriteString(`,"isError":true`)
 	}
 	b.WriteString("}}")
-	x.splice, x.id = nil, nil // all of it is in place
 	return b.Bytes()
 }
 
