@@ -82,7 +82,7 @@ func bridged(ctx context.Context, dir string, b binaries, rounds int) ([]figure,
 	direct, ours := newModern(url, "echo"), newModern(door, "bare__echo")
 	toServer := func() error { _, err := direct.do(ctx, modernCall("echo", string(payload)), "xxx"); return err }
 	through := func() error { _, err := ours.do(ctx, modernCall("bare__echo", string(payload)), "xxx"); return err }
-	var p50, rate, cpu []float64
+	var p50, rate, cpu, loaded []float64
 	for range rounds + 1 {
 		a, _, err := oneByOne(toServer)
 		if err != nil {
@@ -96,10 +96,21 @@ func bridged(ctx context.Context, dir string, b binaries, rounds int) ([]figure,
 		if err != nil {
 			return nil, err
 		}
+		idle, err := busy(pid, bridge)
+		if err != nil {
+			return nil, err
+		}
+		begun, calls := time.Now(), 0.0
 		y, err := many(bridgeCallers, through)
 		if err != nil {
 			return nil, err
 		}
+		calls = y * time.Since(begun).Seconds()
+		full, err := busy(pid, bridge)
+		if err != nil {
+			return nil, err
+		}
+		loaded = append(loaded, (full-idle).Seconds()*1000/calls)
 		p50, rate = append(p50, c.Seconds()/a.Seconds()), append(rate, y/x)
 		before, err := busy(pid, bridge)
 		if err != nil {
@@ -120,6 +131,7 @@ func bridged(ctx context.Context, dir string, b binaries, rounds int) ([]figure,
 		median("bridged_call_p50_vs_direct", "×", 2.8, false, p50[1:]),
 		median("bridged_calls_per_s_vs_direct_16", "×", 0.26, true, rate[1:]),
 		median("bridged_cpu_per_call", "ms", 0.5, false, cpu[1:]),
+		median("bridged_cpu_per_call_16", "ms", 0, false, loaded[1:]),
 	}, nil
 }
 
