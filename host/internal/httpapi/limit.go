@@ -17,10 +17,21 @@ type Connections struct {
 
 	mu   sync.Mutex
 	all  map[net.Conn]*list.Element // nil: a request is in hand
-	idle *list.List                 // of net.Conn, longest idle first
+	idle *list.List                 // of idling, longest idle first
 
 	dropped, refused uint64
 }
+
+// idling is a connection without a request, and since when.
+type idling struct {
+	conn  net.Conn
+	since time.Time
+}
+
+// grace is how long a connection may take to begin its request before it can lose
+// its place, and so long at most a new one waits for it: in a storm of connections
+// none would ever get to speak otherwise.
+const grace = 100 * time.Millisecond
 
 // NewConnections admits at most max at a time.
 func NewConnections(max int) *Connections {
@@ -54,23 +65,27 @@ func (c *Connections) Counts() ConnectionCounts {
 	return ConnectionCounts{Open: len(c.all), Idle: c.idle.Len(), Limit: c.max, Dropped: c.dropped, Refused: c.refused}
 }
 
-// admit finds room for one more.
-func (c *Connections) admit(conn net.Conn) bool {
+// admit finds room for one more that came at a time, or says how long to wait
+// before trying again.
+func (c *Connections) admit(conn net.Conn, came time.Time) (ok bool, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.all) >= c.max {
-		oldest := c.idle.Front()
-		if oldest == nil {
+		front := c.idle.Front()
+		if front == nil {
 			c.refused++
-			return false
+			return false, 0
 		}
-		old := oldest.Value.(net.Conn)
-		c.forget(old)
+		oldest := front.Value.(idling)
+		if wait := grace - max(time.Since(oldest.since), time.Since(came)); wait > 0 {
+			return false, wait
+		}
+		c.forget(oldest.conn)
 		c.dropped++
-		_ = old.Close() // nothing was under way on it
+		_ = oldest.conn.Close() // nothing was under way on it
 	}
-	c.all[conn] = c.idle.PushBack(conn)
-	return true
+	c.all[conn] = c.idle.PushBack(idling{conn, time.Now()})
+	return true, 0
 }
 
 func (c *Connections) forget(conn net.Conn) {
@@ -100,7 +115,7 @@ func (c *Connections) state(conn net.Conn, s http.ConnState) {
 		}
 	case http.StateIdle:
 		if e == nil {
-			c.all[conn] = c.idle.PushBack(conn)
+			c.all[conn] = c.idle.PushBack(idling{conn, time.Now()})
 		}
 	case http.StateClosed, http.StateHijacked:
 		c.forget(conn)
@@ -122,7 +137,13 @@ func (l listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.conns.admit(conn) {
+		came := time.Now()
+		ok, wait := l.conns.admit(conn, came)
+		for wait > 0 {
+			time.Sleep(wait) // the ones that follow wait in the kernel's queue
+			ok, wait = l.conns.admit(conn, came)
+		}
+		if ok {
 			return conn, nil
 		}
 		// The few bytes fit the socket's buffer; who does not read them loses only them.

@@ -397,8 +397,14 @@ func TestManyPages(t *testing.T) {
 	close(jobs)
 	wg.Wait()
 	gone(t)
-	if left, err := filepath.Glob(filepath.Join(s.TempDir, "chrome*")); err != nil || len(left) != 0 {
-		t.Error(left, err)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		left, err := filepath.Glob(filepath.Join(s.TempDir, "chrome*"))
+		if err == nil && len(left) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(left, err)
+		}
 	}
 }
 
