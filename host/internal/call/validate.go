@@ -1,7 +1,7 @@
 package call
 
 import (
-	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -31,11 +31,7 @@ func validate(t *registry.Tool, args []byte) error {
 // check validates a JSON document and says what does not fit: the path, what was
 // sent, what is expected, and that part of the schema.
 func check(schema *jsonschema.Schema, raw, doc []byte, whose string) error {
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(doc))
-	if err != nil {
-		return fault.New(fault.BadJSON, "%s: %w", whose, err)
-	}
-	err = schema.Validate(value)
+	err := schema.Validate(decoded(gjson.ParseBytes(doc)))
 	var invalid *jsonschema.ValidationError
 	if err == nil {
 		return nil
@@ -54,6 +50,35 @@ func check(schema *jsonschema.Schema, raw, doc []byte, whose string) error {
 		text += "\nexpected there: " + part
 	}
 	return fault.New(fault.BadArguments, "%s", text)
+}
+
+// decoded is a document as the schema library takes it, numbers as their digits.
+// It is valid JSON, of a depth that has been checked.
+func decoded(v gjson.Result) any {
+	switch v.Type {
+	case gjson.String:
+		return v.Str
+	case gjson.Number:
+		return json.Number(v.Raw)
+	case gjson.True, gjson.False:
+		return v.Type == gjson.True
+	case gjson.Null:
+		return nil
+	}
+	if v.IsArray() {
+		out := []any{}
+		v.ForEach(func(_, item gjson.Result) bool {
+			out = append(out, decoded(item))
+			return true
+		})
+		return out
+	}
+	out := map[string]any{}
+	v.ForEach(func(key, item gjson.Result) bool {
+		out[key.Str] = decoded(item)
+		return true
+	})
+	return out
 }
 
 func leaves(e *jsonschema.ValidationError, visit func(*jsonschema.ValidationError)) {
