@@ -49,6 +49,7 @@ var dialOptions = []grpc.DialOption{
 	grpc.WithStreamInterceptor(narrow),
 	grpc.WithDisableServiceConfig(),
 	grpc.WithDisableRetry(),
+	grpc.WithIdleTimeout(0), // a plugin that rests keeps its connection
 	grpc.WithStaticStreamWindowSize(wire.StreamWindow), grpc.WithStaticConnWindowSize(wire.ConnWindow),
 }
 
