@@ -14,7 +14,7 @@ var dropped = map[atom.Atom]bool{
 	atom.Template: true, atom.Canvas: true, atom.Object: true, atom.Embed: true, atom.Audio: true,
 	atom.Video: true, atom.Link: true, atom.Meta: true, atom.Dialog: true, atom.Head: true,
 	atom.Nav: true, atom.Footer: true, atom.Aside: true, atom.Button: true,
-	atom.Select: true, atom.Input: true, atom.Textarea: true, atom.Picture: true,
+	atom.Select: true, atom.Input: true, atom.Textarea: true,
 }
 
 var droppedRoles = map[string]bool{

@@ -2,16 +2,10 @@ package web
 
 import (
 	"net/url"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	readability "codeberg.org/readeck/go-readability/v2"
-	"github.com/JohannesKaufmann/html-to-markdown/v2/converter"
-	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/base"
-	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/commonmark"
-	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/strikethrough"
-	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 )
@@ -67,6 +61,7 @@ func convertHTML(source string, at *url.URL) document {
 	}
 	if article != nil {
 		if text := textOf(article, true); len(text) >= articleMin && float64(len(text)) >= articleShare*float64(len(full)) {
+			trim(article, doc.title)
 			doc.markdown = toMarkdown(article, at)
 			doc.status = ""
 		}
@@ -117,54 +112,12 @@ func countScripts(root *html.Node) int {
 func extract(root *html.Node, at *url.URL) *html.Node {
 	p := readability.NewParser()
 	p.MaxElemsToParse = maxNodes
+	p.KeepClasses = true                // trim goes by them
 	a, err := p.ParseDocument(root, at) // works on a copy
 	if err != nil || a.Node == nil {
 		return nil
 	}
 	return a.Node
-}
-
-var markdown = converter.NewConverter(converter.WithPlugins(
-	base.NewBasePlugin(),
-	commonmark.NewCommonmarkPlugin(),
-	table.NewTablePlugin(table.WithSkipEmptyRows(true), table.WithCellPaddingBehavior(table.CellPaddingBehaviorMinimal)),
-	strikethrough.NewStrikethroughPlugin(),
-))
-
-var blankLines = regexp.MustCompile(`\n{3,}`)
-
-func toMarkdown(n *html.Node, at *url.URL) string {
-	absolute(n, at)
-	raw, err := markdown.ConvertNode(n)
-	if err != nil {
-		return textOf(n, true)
-	}
-	return strings.TrimSpace(blankLines.ReplaceAllString(string(raw), "\n\n"))
-}
-
-// absolute makes the addresses of links and pictures whole and takes out those
-// that lead nowhere outside a browser.
-func absolute(root *html.Node, at *url.URL) {
-	for n := range root.Descendants() {
-		if n.Type != html.ElementNode || (n.DataAtom != atom.A && n.DataAtom != atom.Img) {
-			continue
-		}
-		for i := range n.Attr {
-			a := &n.Attr[i]
-			if a.Key != "href" && a.Key != "src" {
-				continue
-			}
-			ref, err := at.Parse(strings.TrimSpace(a.Val))
-			if err != nil || ref.Scheme == "javascript" || ref.Scheme == "data" || ref.Scheme == "blob" {
-				a.Val = ""
-				continue
-			}
-			a.Val = ref.String()
-		}
-		if n.DataAtom == atom.A && attr(n, "href") == "" {
-			n.Data, n.DataAtom, n.Attr = "span", atom.Span, nil
-		}
-	}
 }
 
 // baseOf honours <base href>.
@@ -200,15 +153,6 @@ func oneLine(s string) string {
 		s = string(r[:300]) + "…"
 	}
 	return s
-}
-
-// dropTitle removes a first heading that only repeats the title.
-func dropTitle(md, title string) string {
-	line, rest, _ := strings.Cut(md, "\n")
-	if title != "" && strings.HasPrefix(line, "#") && strings.EqualFold(strings.TrimSpace(strings.TrimLeft(line, "#")), title) {
-		return strings.TrimSpace(rest)
-	}
-	return md
 }
 
 // bareText reads the text between tags without building a tree.

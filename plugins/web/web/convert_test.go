@@ -1,0 +1,74 @@
+package web
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+)
+
+var here = &url.URL{Scheme: "https", Host: "example.com", Path: "/docs/page"}
+
+// Each of these goes through the conversion of a fragment, which is all content.
+func TestFragments(t *testing.T) {
+	for name, c := range map[string]struct{ in, want string }{
+		"table":            {`<table><tr><th>A</th><th>B</th></tr><tr><td>1</td><td>x<br>y</td></tr></table>`, "| A | B |\n|---|---|\n| 1 | x  <br />y |"},
+		"absolute link":    {`<p><a href="../log?x=1#y">log</a></p>`, "[log](https://example.com/log?x=1#y)"},
+		"link of scripts":  {`<p><a href="javascript:void(0)">press</a></p>`, "press"},
+		"picture":          {`<p><img src="/a.png" alt="A ship"></p>`, "![A ship](https://example.com/a.png)"},
+		"late picture":     {`<p><img src="data:image/gif;base64,R0" data-src="/b.png" alt="B"></p>`, "![B](https://example.com/b.png)"},
+		"picture of sizes": {`<picture><source srcset="/c-2x.png 2x, /c.png 1x"><img alt="C"></picture>`, "![C](https://example.com/c-2x.png)"},
+		"code":             {"<pre><code class=\"language-go\">a := 1\n\n\n\nb &lt; c &amp;&amp; d_e_f</code></pre>", "```go\na := 1\n\n\n\nb < c && d_e_f\n```"},
+		"code of GitHub":   {`<div class="highlight highlight-source-js"><pre>let x</pre></div>`, "```js\nlet x\n```"},
+		"code of Sphinx":   {`<div class="highlight-python notranslate"><div class="highlight"><pre><span></span>import os</pre></div></div>`, "```python\nimport os\n```"},
+		"code of hljs":     {`<pre><code class="hljs rust">fn main() {}</code></pre>`, "```rust\nfn main() {}\n```"},
+		"code by data":     {`<pre data-lang="toml">a = 1</pre>`, "```toml\na = 1\n```"},
+		"numbered code":    {`<table class="highlighttable"><tr><td class="linenos"><pre>1 2</pre></td><td class="code"><pre>x = 1</pre></td></tr></table>`, "```\nx = 1\n```"},
+		"copy button":      {`<pre><button>Copy</button><code>ls</code></pre>`, "```\nls\n```"},
+		"definitions":      {`<dl><dt>Bow</dt><dt>Prow</dt><dd>the front</dd><div><dt>Stern</dt><dd>the back</dd><dd>not the front</dd></div></dl>`, "- **Bow**, **Prow**: the front\n- **Stern**: the back  \n  not the front"},
+		"details":          {`<details><summary>More</summary><p>Hidden until opened.</p></details>`, "**More**\n\nHidden until opened."},
+		"footnotes":        {`<p>Text<sup id="r1"><a href="#n1">1</a></sup> goes on.</p><ol><li id="n1">The <em>note</em>. <a href="#r1">↩</a></li></ol>`, "Text[^1] goes on.\n\n[^1]: The *note*."},
+		"notes of a wiki":  {`<p>Fact.<sup class="reference"><a href="#cite_note-a-4">[4]</a></sup></p><ol><li id="cite_note-a-4"><span class="mw-cite-backlink"><a href="#cite_ref-4">^</a></span> <span>A book</span></li></ol>`, "Fact.[^4]\n\n[^4]: A book"},
+		"no footnote":      {`<p>See <sup><a href="#nowhere">1</a></sup></p>`, "See [1](https://example.com/docs/page#nowhere)"},
+		"less and more":    {`<p>a &lt; b &gt; c, &lt;div&gt; and &amp;lt;</p>`, `a < b > c, \<div> and \&lt;`},
+		"looks like quote": {`<p>&gt; not a quote</p>`, `\> not a quote`},
+		"snake case":       {`<p>call read_all_of_it or __init__</p>`, `call read_all_of_it or \_\_init\__`},
+		"nested lists":     {`<ol><li>one<ul><li>in</li></ul></li><li>two</li></ol>`, "1. one\n   \n   - in\n2. two"},
+		"nested table":     {`<table><tr><td><table><tr><th>k</th></tr><tr><td>v</td></tr></table></td></tr></table>`, "| k |\n|---|\n| v |"},
+		"struck":           {`<p><del>old</del> new</p>`, "~~old~~ new"},
+	} {
+		if got := fragment(c.in, here); got != c.want {
+			t.Errorf("%s:\n%s\nwanted:\n%s", name, got, c.want)
+		}
+	}
+}
+
+const sentences = "The ship left the harbour at dawn, and the wind was fair; nobody on deck, however, believed that it would last until the evening. "
+
+// An article loses what surrounds it and keeps what belongs to it.
+func TestTrim(t *testing.T) {
+	page := `<html><head><title>A day at sea</title></head><body><div class="content"><article>
+<ul class="crumbs"><li><a href="/">Home</a></li><li><a href="/n">News</a></li></ul><h1>A day at sea</h1><p>By Ann Other</p><p>19 November, 10.40</p>
+<h2>A lead is kept.</h2><p>` + sentences + `</p><figure><img src="/s.jpg" alt="ship"><figcaption>The ship at dawn. Photo: A. Other</figcaption></figure>
+<p>` + sentences + `</p><p>READ MORE: <a href="/o">Another day at sea</a></p><p><a href="/u">SAILORS OF THE WORLD TELL THEIR STORIES HERE</a></p>
+<p>Short. <a href="/log">The log</a> says so.</p><pre>Read more: code</pre><p>` + sentences + `</p>
+<p>She said no.</p><h2>Sources</h2><ul><li><a href="/src">The log of the ship</a></li></ul></article>
+<div class="share-buttons"><a href="/f">Share</a></div></div></body></html>`
+	got := convertHTML(page, here).markdown
+	for _, want := range []string{"A lead is kept", "![The ship at dawn. Photo: A. Other](https://example.com/s.jpg)", "Short. [The log]", "Read more: code", "She said no.", "## Sources", "[The log of the ship]"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing", want)
+		}
+	}
+	for _, noise := range []string{"Home", "Ann Other", "10.40", "Another day", "SAILORS", "Share"} {
+		if strings.Contains(got, noise) {
+			t.Errorf("noise %q came through", noise)
+		}
+	}
+	if t.Failed() {
+		t.Log(got)
+	}
+	tail := strings.Replace(page, "Sources", "Popular now", 1)
+	if got := convertHTML(tail, here).markdown; strings.Contains(got, "Popular now") || strings.Contains(got, "log of the ship") {
+		t.Errorf("links after the article came through:\n%s", got)
+	}
+}
