@@ -6,7 +6,7 @@ LDFLAGS  = -s -w -X github.com/bulkhead-dev/bulkhead/host/internal/cli.Version=$
 PLUGINS  = $(notdir $(wildcard plugins/*))
 BUF      = $(GO) tool -modfile=tools/go.mod buf
 
-.PHONY: build run test check proto proto-check bench bench-check conformance endurance lint tools clean
+.PHONY: build run test check proto proto-check bench bench-check bench-web conformance endurance lint tools clean
 
 # The host is built without cgo: the sandbox shim runs as pid 1 of a namespace,
 # and a static host needs nothing of the machine it runs on.
@@ -42,6 +42,12 @@ bench: build
 	$(GO) run ./host/internal/bench $(if $(ONLY),-only $(ONLY))
 bench-check: build
 	$(GO) run ./host/internal/bench -check
+
+# Text of pages, measured on DATA/pages; the other extractors are the bench's own
+# dependencies, not the product's.
+DATA ?= ../shared/data
+bench-web:
+	cd plugins/web/bench && $(GO) run . -data $(abspath $(DATA))
 
 # The MCP conformance suite, all server scenarios; SCENARIO=NAME runs one alone.
 conformance: tools

@@ -34,6 +34,9 @@ func TestFragments(t *testing.T) {
 		"snake case":       {`<p>call read_all_of_it or __init__</p>`, `call read_all_of_it or \_\_init\__`},
 		"nested lists":     {`<ol><li>one<ul><li>in</li></ul></li><li>two</li></ol>`, "1. one\n   \n   - in\n2. two"},
 		"nested table":     {`<table><tr><td><table><tr><th>k</th></tr><tr><td>v</td></tr></table></td></tr></table>`, "| k |\n|---|\n| v |"},
+		"list in a table":  {"<table><tr><th>k</th><th>v</th></tr><tr><td>1</td><td><ul>\n<li>a</li>\n<li>b</li>\n</ul></td></tr></table>", "| k | v |\n|---|---|\n| 1 | • a  <br />• b |"},
+		"code in a table":  {"<table><tr><td><pre>a\n\nb</pre></td><td>c</td></tr></table>", "```\na\n\nb\n```\n\nc"},
+		"broken address":   {"<p><a href=\"/a\n\t/b\">x</a><img src=\"\"></p>", "[x](https://example.com/a/b)"},
 		"struck":           {`<p><del>old</del> new</p>`, "~~old~~ new"},
 	} {
 		if got := fragment(c.in, here); got != c.want {

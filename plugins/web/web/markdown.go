@@ -132,7 +132,12 @@ func absolute(root *html.Node, at *url.URL) {
 			if a.Key != "href" && a.Key != "src" {
 				continue
 			}
-			ref, err := at.Parse(strings.TrimSpace(a.Val))
+			// As browsers do; and what is empty leads nowhere else.
+			a.Val = unbroken.Replace(strings.TrimSpace(a.Val))
+			if a.Val == "" {
+				continue
+			}
+			ref, err := at.Parse(a.Val)
 			if err != nil || ref.Scheme == "javascript" || ref.Scheme == "data" || ref.Scheme == "blob" {
 				a.Val = ""
 				continue
@@ -144,6 +149,8 @@ func absolute(root *html.Node, at *url.URL) {
 		}
 	}
 }
+
+var unbroken = strings.NewReplacer("\n", "", "\r", "", "\t", "")
 
 // dropTitle removes a first heading that only repeats the title.
 func dropTitle(md, title string) string {

@@ -187,3 +187,15 @@ func isSilent(name []byte) bool {
 	}
 	return false
 }
+
+// Markdown converts a page as web_browse does: its title and its text.
+func Markdown(contentType string, body []byte, at *url.URL) (title, text string) {
+	doc := convertHTML(toUTF8(contentType, body, true), at)
+	return doc.title, doc.markdown
+}
+
+// Fragment converts HTML that is all content, as of a site's interface.
+func Fragment(source string, at *url.URL) string { return fragment(source, at) }
+
+// Decode gives a page's HTML as UTF-8, by what is declared, else by its bytes.
+func Decode(contentType string, body []byte) string { return toUTF8(contentType, body, true) }

@@ -26,6 +26,11 @@ func prepare(root *html.Node, at *url.URL) {
 			lateImage(n)
 		case atom.Table:
 			numberedCode(n)
+			if find(n, isListing) != nil {
+				setAttr(n, "role", "presentation") // no line of a table holds a listing
+			} else if find(n, isTable) == nil && find(n, isHeadCell) != nil {
+				flatCells(n)
+			}
 		case atom.Pre:
 			codeLanguage(n)
 		case atom.Dl:
@@ -141,6 +146,46 @@ func numberedCode(t *html.Node) {
 	code.Parent.RemoveChild(code)
 	t.Parent.InsertBefore(code, t)
 	t.Parent.RemoveChild(t)
+}
+
+func isListing(n *html.Node) bool { return n.DataAtom == atom.Pre }
+
+func isTable(n *html.Node) bool    { return n.DataAtom == atom.Table }
+func isHeadCell(n *html.Node) bool { return n.DataAtom == atom.Th }
+
+// flatCells writes what would break a table of data on the one line that a cell
+// has: lists, headings, quotes and rules.
+func flatCells(table *html.Node) {
+	var all []*html.Node
+	for n := range table.Descendants() {
+		if n.Type == html.ElementNode {
+			all = append(all, n)
+		}
+	}
+	for _, n := range all {
+		switch {
+		case n.DataAtom == atom.Li:
+			if n.FirstChild != nil {
+				n.InsertBefore(text("• "), n.FirstChild)
+			}
+			if after := nextElement(n); after != nil {
+				n.Parent.InsertBefore(element(atom.Br), after)
+			}
+			n.Data, n.DataAtom = "span", atom.Span
+		case n.DataAtom == atom.Ul, n.DataAtom == atom.Ol, n.DataAtom == atom.Blockquote:
+			n.Data, n.DataAtom = "div", atom.Div
+		case headings[n.DataAtom]:
+			n.Data, n.DataAtom = "strong", atom.Strong
+		case n.DataAtom == atom.Hr:
+			n.Data, n.DataAtom = "br", atom.Br
+		}
+	}
+}
+
+func nextElement(n *html.Node) *html.Node {
+	for n = n.NextSibling; n != nil && n.Type != html.ElementNode; n = n.NextSibling {
+	}
+	return n
 }
 
 func digits(s string) bool { return strings.Trim(s, "0123456789 ") == "" }
