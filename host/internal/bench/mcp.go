@@ -261,7 +261,7 @@ func bigList(ctx context.Context, dir string, b binaries, rounds int) ([]figure,
 	}
 	for i := range manyAgents {
 		fmt.Fprintf(&hcl, "agent \"a%d\" {\n  token = secret(\"a%d\")\n}\n", i, i)
-		if err := os.WriteFile(filepath.Join(secrets, fmt.Sprintf("a%d", i)), fmt.Appendf(nil, "token-number-%d", i), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(secrets, fmt.Sprintf("a%d", i)), fmt.Appendf(nil, "token-number-%06d", i), 0o600); err != nil {
 			return nil, err
 		}
 	}
@@ -291,7 +291,7 @@ func bigList(ctx context.Context, dir string, b binaries, rounds int) ([]figure,
 	}
 	clients := make([]*mcpClient, manyAgents)
 	for i := range clients {
-		if clients[i], err = newMCP(ctx, url, fmt.Sprintf("token-number-%d", i)); err != nil {
+		if clients[i], err = newMCP(ctx, url, fmt.Sprintf("token-number-%06d", i)); err != nil {
 			return nil, err
 		}
 	}

@@ -1,10 +1,12 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -139,7 +141,7 @@ func (d *door) inputRequired(x *exchange, questions, open []store.Question) bool
 		d.core.Log.Warn("questions could not be written", "error", err)
 		return false
 	}
-	state, err := d.sign(strings.Join(ids(open), ","))
+	state, err := d.sign(strings.Join(ids(open), ",") + "|" + x.subject())
 	if err != nil {
 		d.core.Log.Error("a request state could not be sealed", "error", err)
 		return false
@@ -164,15 +166,26 @@ func (d *door) brought(ctx context.Context, agent *policy.Agent, open []store.Qu
 	return settled
 }
 
+// subject is what a request asks for, and in which session: an answer is for that
+// and nothing else.
+func (x *exchange) subject() string {
+	what := x.params.Get("name").Raw + x.params.Get("uri").Raw
+	return question.Hash([]byte(`[` + strings.Join([]string{strconv.Quote(x.peer.session.ID), cmp.Or(what, "null"), cmp.Or(x.params.Get("arguments").Raw, "{}")}, ",") + `]`))
+}
+
 // takeAnswers settles the questions a retried call brings answers for.
-func (d *door) takeAnswers(ctx context.Context, p *peer, params gjson.Result) error {
-	state, responses := params.Get("requestState"), params.Get("inputResponses")
+func (d *door) takeAnswers(ctx context.Context, x *exchange) error {
+	p, state, responses := x.peer, x.params.Get("requestState"), x.params.Get("inputResponses")
 	if !state.Exists() {
 		return nil
 	}
 	known, ok := d.verify(state.Str)
 	if !ok {
 		return fault.New(fault.BadArguments, "requestState was not issued to this agent, or was changed on the way")
+	}
+	known, subject, _ := strings.Cut(known, "|")
+	if subject != x.subject() {
+		return fault.New(fault.BadArguments, "requestState belongs to another call; send the same request again in the same session, with the same arguments")
 	}
 	for id := range strings.SplitSeq(known, ",") {
 		q, err := d.core.Questions.Get(ctx, by(p.agent), id)

@@ -75,7 +75,7 @@ func (d *door) run(ctx context.Context, x *exchange, req call.Request) (*call.Re
 	meta := params.Get("_meta")
 	modern := server.IsModernRequest(ctx)
 	caps := capabilities(ctx)
-	if err := d.takeAnswers(ctx, x.peer, params); err != nil {
+	if err := d.takeAnswers(ctx, x); err != nil {
 		x.failure = &rpcFailure{code: mcp.INVALID_PARAMS, message: err.Error()}
 		return nil, nil
 	}
@@ -95,7 +95,8 @@ func (d *door) run(ctx context.Context, x *exchange, req call.Request) (*call.Re
 	stop := events(&req, x.peer.send, meta.Get("progressToken"), wants(ctx, modern))
 	reply := d.core.Pipeline.Call(ctx, req)
 	for range wire.MaxRounds {
-		if !modern || !d.brought(ctx, x.peer.agent, asks(reply.Questions), params.Get("inputResponses")) {
+		// Answers that came with a requestState were for that call's questions.
+		if !modern || params.Get("requestState").Exists() || !d.brought(ctx, x.peer.agent, asks(reply.Questions), params.Get("inputResponses")) {
 			break
 		}
 		reply = d.core.Pipeline.Call(ctx, req) // the answers came along with the question
