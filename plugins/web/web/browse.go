@@ -231,6 +231,9 @@ func compose(at *url.URL, via string, notes []string, doc document) string {
 	if doc.title != "" {
 		out.WriteString("\n# " + doc.title + "\n")
 	}
+	if doc.about != "" {
+		out.WriteString("\n" + doc.about + "\n")
+	}
 	if doc.markdown != "" {
 		out.WriteString("\n" + shorten(doc.markdown) + "\n")
 	}

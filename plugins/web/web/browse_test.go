@@ -225,6 +225,72 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// A body that comes a byte at a time ends with the time for the page, not with the
+// patience of its server; a server that never answers, and one that sends headers
+// without end, end as well.
+func TestSlowBodies(t *testing.T) {
+	drip := func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			if _, err := w.Write([]byte("x")); err != nil {
+				return
+			}
+			w.(http.Flusher).Flush()
+			select {
+			case <-r.Context().Done():
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/drip":
+			w.Header().Set("Content-Type", "text/html")
+			drip(w, r)
+		case "/mute":
+			<-r.Context().Done()
+		case "/headers":
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			_, err = io.WriteString(conn, "HTTP/1.1 200 OK\r\n")
+			for i := 0; err == nil; i++ {
+				_, err = fmt.Fprintf(conn, "X-%d: %s\r\n", i, strings.Repeat("y", 1000))
+			}
+		}
+	}))
+	defer srv.Close()
+	s := start(t, srv, `,"fetch_timeout":"1s"`)
+	browse(s, srv.URL+"/drip").WantError("timeout", "within 1s (fetch_timeout)")
+	browse(s, srv.URL+"/mute").WantError("timeout", "within 1s (fetch_timeout)")
+	browse(s, srv.URL+"/headers").WantError("execution_failed", "header")
+}
+
+// A redirect from https to http is followed only as a new request: it passes the
+// guard again, and the other way round, too.
+func TestRedirectsAcrossSchemes(t *testing.T) {
+	plain := site(t)
+	crossing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, r.URL.Query().Get("u"), http.StatusMovedPermanently)
+	}))
+	defer crossing.Close()
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	defer secure.Close()
+	s := start(t, crossing, "")
+	for _, to := range []string{plain.URL + "/text", secure.URL + "/", "https://[::1]:1/", "http://0x7f.1/"} {
+		r := browse(s, crossing.URL+"/?u="+url.QueryEscape(to))
+		if !r.IsError || strings.Contains(r.Text, "just text") {
+			t.Errorf("%s was opened: %s", to, r.Text)
+		}
+	}
+	for _, to := range []string{"data:text/html,x", "javascript:1", "ftp://127.0.0.1/", "//user:pw@127.0.0.1/", "http://"} {
+		if r := browse(s, crossing.URL+"/?u="+url.QueryEscape(to)); !r.IsError {
+			t.Errorf("%s was opened: %s", to, r.Text)
+		}
+	}
+}
+
 func TestRenderingIsSaidToBeUnavailable(t *testing.T) {
 	srv := site(t)
 	s := start(t, srv, "")

@@ -16,10 +16,16 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-var markdown = newConverter()
+// The converter, and one that escapes nothing, for pages made to cost: looking for
+// what must be escaped takes the square of a line's length.
+var markdown, unescaped = newConverter(true), newConverter(false)
 
-func newConverter() *converter.Converter {
-	c := converter.NewConverter(converter.WithPlugins(
+func newConverter(escape bool) *converter.Converter {
+	mode := converter.EscapeModeSmart
+	if !escape {
+		mode = converter.EscapeModeDisabled
+	}
+	c := converter.NewConverter(converter.WithEscapeMode(mode), converter.WithPlugins(
 		base.NewBasePlugin(),
 		commonmark.NewCommonmarkPlugin(),
 		table.NewTablePlugin(table.WithSkipEmptyRows(true), table.WithNewlineBehavior(table.NewlineBehaviorPreserve), table.WithCellPaddingBehavior(table.CellPaddingBehaviorMinimal)),
@@ -28,7 +34,12 @@ func newConverter() *converter.Converter {
 	// The library writes < and > as entities wherever they stand. They are kept
 	// from it and written as themselves, escaped only where they would mean something.
 	c.Register.TextTransformer(func(_ converter.Context, text string) string { return hidden.Replace(text) }, converter.PriorityEarly)
-	c.Register.TextTransformer(func(_ converter.Context, text string) string { return shown(text) }, converter.PriorityLate)
+	c.Register.TextTransformer(func(_ converter.Context, text string) string {
+		if !escape {
+			return bare.Replace(text)
+		}
+		return shown(text)
+	}, converter.PriorityLate)
 	c.Register.RendererFor(noteRef, converter.TagTypeInline, func(_ converter.Context, w converter.Writer, n *html.Node) converter.RenderStatus {
 		_, _ = w.WriteString("[^" + attr(n, "label") + "]") // to a buffer
 		return converter.RenderSuccess
@@ -51,6 +62,7 @@ var (
 	tagLike  = regexp.MustCompile(hiddenLess + `([A-Za-z/!?])`)
 	entity   = regexp.MustCompile(hiddenAnd + `(#?[A-Za-z0-9]{1,32};)`)
 	snake    = regexp.MustCompile(`([\p{L}\p{N}])` + string(marker.MarkerEscaping) + `_([\p{L}\p{N}])`)
+	bare     = strings.NewReplacer(hiddenLess, "<", hiddenMore, ">", hiddenAnd, "&")
 	unhidden = strings.NewReplacer(hiddenLess, "<", hiddenMore, string(marker.MarkerEscaping)+">", hiddenAnd, "&")
 )
 
@@ -69,11 +81,36 @@ var blankLines = regexp.MustCompile(`\n{3,}`)
 func toMarkdown(n *html.Node, at *url.URL) string {
 	prepare(n, at)
 	absolute(n, at)
-	raw, err := markdown.ConvertNode(n)
+	c := markdown
+	if escapeCost(n) > maxEscapeCost {
+		c = unescaped
+	}
+	raw, err := c.ConvertNode(n)
 	if err != nil {
 		return textOf(n, true)
 	}
 	return strings.TrimSpace(blankLinesOutsideCode(string(raw)))
+}
+
+// maxEscapeCost is about a second's work.
+const maxEscapeCost = 1 << 30
+
+// escapeCost tells how many steps it takes at worst to find what must be escaped.
+func escapeCost(n *html.Node) int {
+	cost := 0
+	for _, b := range blocksOf(n) {
+		if len(b.text) > 10_000 {
+			special := 0
+			for i := range len(b.text) {
+				switch b.text[i] {
+				case '[', '-', '_', '*', '`', '~', '#', '=':
+					special++
+				}
+			}
+			cost += special * len(b.text)
+		}
+	}
+	return cost
 }
 
 // blankLinesOutsideCode leaves one blank line where there are several, but not in

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"math"
 	"regexp"
 	"strings"
 
@@ -43,22 +44,6 @@ func stripNoise(root *html.Node) {
 		}
 		c = next
 	}
-}
-
-// stripConsent removes cookie banners and reports whether there was one.
-func stripConsent(root *html.Node) bool {
-	found := false
-	for c := root.FirstChild; c != nil; {
-		next := c.NextSibling
-		if isConsent(c) {
-			root.RemoveChild(c)
-			found = true
-		} else if stripConsent(c) {
-			found = true
-		}
-		c = next
-	}
-	return found
 }
 
 // pageForm is the text, in characters, from which a form is taken for the wrapper
@@ -149,12 +134,20 @@ func find(root *html.Node, want func(*html.Node) bool) *html.Node {
 }
 
 // textOf joins the text below n, white space folded, links left out when asked.
-func textOf(n *html.Node, links bool) string {
+func textOf(n *html.Node, links bool) string { return folded(n, links, math.MaxInt) }
+
+// textUpTo is textOf that stops at about so many bytes.
+func textUpTo(n *html.Node, limit int) string { return folded(n, true, limit) }
+
+func folded(n *html.Node, links bool, limit int) string {
 	var b strings.Builder
 	var walk func(*html.Node)
 	walk = func(n *html.Node) {
+		if b.Len() > 2*limit && limit < math.MaxInt/2 {
+			return
+		}
 		if n.Type == html.TextNode {
-			b.WriteString(n.Data)
+			b.WriteString(strings.TrimSpace(n.Data))
 			b.WriteByte(' ')
 		}
 		if n.Type == html.ElementNode && (n.DataAtom == atom.Script || n.DataAtom == atom.Style || n.DataAtom == atom.Noscript || n.DataAtom == atom.Template || !links && n.DataAtom == atom.A) {

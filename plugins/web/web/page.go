@@ -3,7 +3,6 @@ package web
 import (
 	"net/url"
 	"strings"
-	"unicode/utf8"
 
 	readability "codeberg.org/readeck/go-readability/v2"
 	"golang.org/x/net/html"
@@ -13,34 +12,32 @@ import (
 // document is a page as Markdown.
 type document struct {
 	title    string
+	about    string // who wrote it and when; may be empty
 	markdown string
 	status   string // of a page that is only a shell; empty for a real one
 	note     string // what is left out
 }
 
-// Statuses of pages whose body was not read.
 const (
-	consentWall = "blocked_by_consent_wall"
-	needsJS     = "js_required"
-	emptyPage   = "empty"
-)
-
-const (
-	// shellText is the text, in characters, below which a page may be a shell.
-	shellText = 200
-	// articleMin and articleShare are what an extracted article must have, in
-	// characters and as a share of the page's text outside links; with less the
-	// extraction has missed the point of the page, and all of it is converted.
-	articleMin   = 250
-	articleShare = 0.2
-	// maxNodes is the largest tree, in elements, that the extraction is tried on:
-	// its time grows faster than the page.
+	// maxNodes is the largest tree, in elements, that the extraction is tried on: its
+	// time grows faster than the page.
 	maxNodes = 60_000
+	// maxTags and maxSource, in bytes, are the largest page of which a tree is made;
+	// of a larger one only the text is read. No page for people comes near.
+	maxTags   = 400_000
+	maxSource = 16 << 20
 )
 
 // convertHTML takes the noise out of a page and writes it as Markdown, with links
 // made absolute against base.
 func convertHTML(source string, at *url.URL) document {
+	if len(source) > maxSource || strings.Count(source, "<") > maxTags {
+		doc := document{markdown: bareText(source), note: "the page is too large to be laid out; this is its bare text"}
+		if doc.markdown == "" {
+			doc.status = emptyPage
+		}
+		return doc
+	}
 	root, err := html.Parse(strings.NewReader(source))
 	if err != nil {
 		// Nested too deeply for the parser: the bare text is better than nothing.
@@ -50,24 +47,25 @@ func convertHTML(source string, at *url.URL) document {
 	at = baseOf(root, at)
 	all, scripts := len(textOf(root, true)), countScripts(root)
 	walled := stripConsent(root)
-	article := extract(root, at)
+	if stripWorded(root) {
+		walled = true
+	}
+	article, about := extract(root, at)
+	asks := canDecide(root)
 	stripNoise(root)
-	if body := find(root, func(n *html.Node) bool { return n.DataAtom == atom.Body }); body != nil {
-		root = body
+	body := root
+	if b := find(root, func(n *html.Node) bool { return n.DataAtom == atom.Body }); b != nil {
+		body = b
 	}
-	full := textOf(root, false)
-	if n := utf8.RuneCountInString(textOf(root, true)); n < shellText {
-		doc.status = shellStatus(n, all, scripts, walled)
-	}
-	if article != nil {
-		if text := textOf(article, true); len(text) >= articleMin && float64(len(text)) >= articleShare*float64(len(full)) {
-			trim(article, doc.title)
-			doc.markdown = toMarkdown(article, at)
-			doc.status = ""
-		}
+	own := textOf(body, true)
+	doc.status = shellStatus(own, all, scripts, walled, asks && wordsConsent(own))
+	doc.about = about
+	if doc.status == "" && article != nil && isArticle(article, body) {
+		trim(article, doc.title)
+		doc.markdown = toMarkdown(article, at)
 	}
 	if doc.markdown == "" {
-		doc.markdown = toMarkdown(root, at)
+		doc.markdown = toMarkdown(body, at)
 	}
 	doc.markdown = dropTitle(doc.markdown, doc.title)
 	return doc
@@ -82,42 +80,16 @@ func fragment(source string, at *url.URL) string {
 	return toMarkdown(root, at)
 }
 
-// shellStatus judges a page with hardly any text of its own.
-func shellStatus(own, all, scripts int, walled bool) string {
-	switch {
-	case walled && all > own:
-		return consentWall
-	case scripts > 0:
-		return needsJS
-	case own == 0:
-		return emptyPage
-	}
-	return "" // a short page is a page
-}
-
-func countScripts(root *html.Node) int {
-	n := 0
-	for d := range root.Descendants() {
-		if d.DataAtom == atom.Script {
-			switch strings.ToLower(attr(d, "type")) {
-			case "", "module", "text/javascript", "application/javascript":
-				n++
-			}
-		}
-	}
-	return n
-}
-
-// extract finds the article of a page, if it has one.
-func extract(root *html.Node, at *url.URL) *html.Node {
+// extract finds the article of a page, if it has one, and tells who wrote it when.
+func extract(root *html.Node, at *url.URL) (*html.Node, string) {
 	p := readability.NewParser()
 	p.MaxElemsToParse = maxNodes
 	p.KeepClasses = true                // trim goes by them
 	a, err := p.ParseDocument(root, at) // works on a copy
-	if err != nil || a.Node == nil {
-		return nil
+	if err != nil {
+		return nil, ""
 	}
-	return a.Node
+	return a.Node, about(a)
 }
 
 // baseOf honours <base href>.
@@ -159,7 +131,7 @@ func oneLine(s string) string {
 func bareText(source string) string {
 	z := html.NewTokenizer(strings.NewReader(source))
 	var words []string
-	skip := 0
+	skip, size := 0, 0
 	for {
 		switch z.Next() {
 		case html.ErrorToken:
@@ -173,8 +145,10 @@ func bareText(source string) string {
 				skip--
 			}
 		case html.TextToken:
-			if skip == 0 {
-				words = append(words, strings.Fields(string(z.Text()))...)
+			if skip == 0 && size <= maxText {
+				for word := range strings.FieldsSeq(string(z.Text())) {
+					words, size = append(words, word), size+len(word)+1
+				}
 			}
 		}
 	}

@@ -3,7 +3,6 @@ package web
 import (
 	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"golang.org/x/net/html"
@@ -25,6 +24,7 @@ func prepare(root *html.Node, at *url.URL) {
 		case atom.Img:
 			lateImage(n)
 		case atom.Table:
+			boundSpans(n)
 			numberedCode(n)
 			if find(n, isListing) != nil {
 				setAttr(n, "role", "presentation") // no line of a table holds a listing
@@ -124,82 +124,6 @@ func codeLanguage(pre *html.Node) {
 
 var lineNumber = regexp.MustCompile(`(?i)(^|\s)(linenos?|line-?numbers?|lineno|gutter|ln|lnt|line-number-cell|hljs-ln-numbers)(\s|$)`)
 
-// numberedCode replaces a table of line numbers and code by the code.
-func numberedCode(t *html.Node) {
-	listings := 0
-	var code *html.Node
-	for n := range t.Descendants() {
-		if n.DataAtom == atom.Pre {
-			listings++
-			if digits(textOf(n, true)) {
-				continue
-			}
-			if code != nil {
-				return
-			}
-			code = n
-		}
-	}
-	if code == nil || t.Parent == nil || listings < 2 && !lineNumber.MatchString(classesBelow(t)) || len(textOf(t, true)) > 2*len(textOf(code, true))+100 {
-		return
-	}
-	code.Parent.RemoveChild(code)
-	t.Parent.InsertBefore(code, t)
-	t.Parent.RemoveChild(t)
-}
-
-func isListing(n *html.Node) bool { return n.DataAtom == atom.Pre }
-
-func isTable(n *html.Node) bool    { return n.DataAtom == atom.Table }
-func isHeadCell(n *html.Node) bool { return n.DataAtom == atom.Th }
-
-// flatCells writes what would break a table of data on the one line that a cell
-// has: lists, headings, quotes and rules.
-func flatCells(table *html.Node) {
-	var all []*html.Node
-	for n := range table.Descendants() {
-		if n.Type == html.ElementNode {
-			all = append(all, n)
-		}
-	}
-	for _, n := range all {
-		switch {
-		case n.DataAtom == atom.Li:
-			if n.FirstChild != nil {
-				n.InsertBefore(text("• "), n.FirstChild)
-			}
-			if after := nextElement(n); after != nil {
-				n.Parent.InsertBefore(element(atom.Br), after)
-			}
-			n.Data, n.DataAtom = "span", atom.Span
-		case n.DataAtom == atom.Ul, n.DataAtom == atom.Ol, n.DataAtom == atom.Blockquote:
-			n.Data, n.DataAtom = "div", atom.Div
-		case headings[n.DataAtom]:
-			n.Data, n.DataAtom = "strong", atom.Strong
-		case n.DataAtom == atom.Hr:
-			n.Data, n.DataAtom = "br", atom.Br
-		}
-	}
-}
-
-func nextElement(n *html.Node) *html.Node {
-	for n = n.NextSibling; n != nil && n.Type != html.ElementNode; n = n.NextSibling {
-	}
-	return n
-}
-
-func digits(s string) bool { return strings.Trim(s, "0123456789 ") == "" }
-
-func classesBelow(n *html.Node) string {
-	var out []string
-	for d := range n.Descendants() {
-		if c := attr(d, "class"); c != "" {
-			out = append(out, c)
-		}
-	}
-	return strings.Join(out, " ")
-}
-
 func element(a atom.Atom) *html.Node {
 	return &html.Node{Type: html.ElementNode, Data: a.String(), DataAtom: a}
 }
@@ -282,98 +206,4 @@ func summary(n *html.Node) {
 	moveChildren(strong, n)
 	n.Data, n.DataAtom = "p", atom.P
 	n.AppendChild(strong)
-}
-
-// Elements that stand for footnotes until they are written.
-const noteRef, noteText = "x-note-ref", "x-note-text"
-
-var (
-	noteLabel = regexp.MustCompile(`^[\pL\pN_-]{1,20}$`)
-	backward  = regexp.MustCompile(`(?i)(backref|backlink|back-link|doc-backlink)`)
-)
-
-// footnotes turns marks that lead to a note on the same page, and these notes,
-// into Markdown's.
-func footnotes(root *html.Node, at *url.URL) {
-	targets := map[string]*html.Node{}
-	var marks []*html.Node
-	for n := range root.Descendants() {
-		if n.Type != html.ElementNode {
-			continue
-		}
-		if id := attr(n, "id"); id != "" && (n.DataAtom == atom.Li || n.DataAtom == atom.P || n.DataAtom == atom.Div || n.DataAtom == atom.Aside) {
-			targets[id] = n
-		}
-		if n.DataAtom == atom.A && (within(n, atom.Sup) || strings.Contains(attr(n, "class")+attr(n, "role"), "noteref") || strings.Contains(attr(n, "class"), "footnote-ref")) {
-			marks = append(marks, n)
-		}
-	}
-	labels := map[*html.Node]string{}
-	used := map[string]bool{}
-	for _, a := range marks {
-		note := targets[fragmentOf(attr(a, "href"), at)]
-		if note == nil || isBelow(a, note) || note.Parent == nil || len(textOf(note, true)) > 2000 {
-			continue
-		}
-		label := labels[note]
-		if label == "" {
-			label = strings.Trim(textOf(a, true), "[]() ")
-			for i := len(labels) + 1; !noteLabel.MatchString(label) || used[label]; i++ {
-				label = strconv.Itoa(i)
-			}
-			labels[note], used[label] = label, true
-		}
-		mark := a
-		if p := a.Parent; p != nil && p.DataAtom == atom.Sup && textOf(p, true) == textOf(a, true) {
-			mark = p
-		}
-		ref := &html.Node{Type: html.ElementNode, Data: noteRef, Attr: []html.Attribute{{Key: "label", Val: label}}}
-		mark.Parent.InsertBefore(ref, mark)
-		mark.Parent.RemoveChild(mark)
-	}
-	for note, label := range labels {
-		var back []*html.Node
-		for d := range note.Descendants() {
-			if d.DataAtom == atom.A && (backward.MatchString(attr(d, "class")+attr(d, "role")) || fragmentOf(attr(d, "href"), at) != "" && len([]rune(textOf(d, true))) <= 2) || d.Type == html.ElementNode && backward.MatchString(attr(d, "class")) {
-				back = append(back, d)
-			}
-		}
-		for _, d := range back {
-			d.Parent.RemoveChild(d)
-		}
-		note.Data, note.DataAtom, note.Attr = noteText, 0, []html.Attribute{{Key: "label", Val: label}}
-		if list := note.Parent; list.DataAtom == atom.Ol || list.DataAtom == atom.Ul {
-			liftNotes(list)
-		}
-	}
-}
-
-// liftNotes makes a list that has only notes a plain container.
-func liftNotes(list *html.Node) {
-	for c := list.FirstChild; c != nil; c = c.NextSibling {
-		if c.Type == html.ElementNode && c.Data != noteText {
-			return
-		}
-	}
-	list.Data, list.DataAtom = "div", atom.Div
-}
-
-func fragmentOf(href string, at *url.URL) string {
-	if f, ok := strings.CutPrefix(href, "#"); ok {
-		return f
-	}
-	u, err := at.Parse(href)
-	if err != nil || u.Fragment == "" || u.Host != at.Host || u.Path != at.Path || u.RawQuery != at.RawQuery {
-		return ""
-	}
-	return u.Fragment
-}
-
-func isBelow(n, root *html.Node) bool {
-	for ; n != nil; n = n.Parent {
-		if n == root {
-			return true
-		}
-	}
-	return false
 }
