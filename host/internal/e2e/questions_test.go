@@ -45,6 +45,7 @@ func TestQuestionSurvivesPluginAndHost(t *testing.T) {
 	}
 	w.fails(1, []string{"name"}, "answer", open[0].ID, `{"name":7}`) // never coerced
 	w.ok("answer", open[0].ID, "name=Ada")
+	testbin.Await(t, 10*time.Second, "the word in the inbox", func() bool { return strings.Contains(w.ok("inbox", "--session", "talk"), "fx_ask was answered") })
 	out := w.ok(call...)
 	if want := `good day Ada, state kept, arguments {"big":9007199254740993,"z":1,"a":2}`; !strings.Contains(out, want) {
 		t.Errorf("got %q, want %q", out, want)
@@ -52,8 +53,8 @@ func TestQuestionSurvivesPluginAndHost(t *testing.T) {
 	if left := w.openQuestions(); len(left) != 0 {
 		t.Errorf("still open: %+v", left)
 	}
-	if inbox := w.ok("inbox", "--session", "talk"); !strings.Contains(inbox, "fx_ask was answered") {
-		t.Errorf("inbox: %q", inbox)
+	if inbox := w.ok("inbox", "--session", "talk"); strings.Contains(inbox, "fx_ask") {
+		t.Errorf("the inbox keeps what its caller has: %q", inbox)
 	}
 	w.fails(1, []string{"BH1014"}, "answer", open[0].ID, "name=Eve")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"hash/maphash"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -63,15 +64,15 @@ type door struct {
 	ids  *sessionIDs
 
 	mu       sync.Mutex
-	revision uint64                     // of the snapshot the door was told of
-	list     []byte                     // tools/list for a session without activations, at revision
-	native   map[string]string          // schemas of the tools the library knows by name
-	told     uint64                     // revision whose updates clients were told of
-	shown    uint64                     // print of the tools they were told of
-	offered  [32]byte                   // fingerprint of prompts, guides, resources and templates
-	follow   map[string]map[string]bool // session → resources it subscribed to
-	pending  pending                    // our own requests to clients over HTTP
-	open     inFlight                   // requests of sessions
+	revision uint64            // of the snapshot the door was told of
+	list     []byte            // tools/list for a session without activations, at revision
+	native   map[string]string // schemas of the tools the library knows by name
+	told     uint64            // revision up to whose updates clients were told of
+	shown    uint64            // print of the tools they were told of
+	offered  [32]byte          // fingerprint of prompts, guides, resources and templates
+	follow   followers
+	pending  pending  // our own requests to clients over HTTP
+	open     inFlight // requests of sessions
 }
 
 // door returns an agent's door, making it at first use: the agent as the rules in
@@ -148,7 +149,7 @@ func (d *door) close(ctx context.Context) {
 }
 
 func newDoor(core *Core, agent *policy.Agent) *door {
-	d := &door{core: core, name: agent.Name, follow: map[string]map[string]bool{}}
+	d := &door{core: core, name: agent.Name, follow: followers{sessions: map[string]*follower{}, streams: map[*listening]*follower{}}}
 	d.who.Store(agent)
 	hooks := &server.Hooks{}
 	hooks.AddBeforeListTools(func(ctx context.Context, _ any, _ *mcp.ListToolsRequest) {
@@ -179,11 +180,10 @@ func newDoor(core *Core, agent *policy.Agent) *door {
 	})
 	hooks.AddBeforeSubscribe(func(ctx context.Context, _ any, r *mcp.SubscribeRequest) { d.subscribe(ctx, r.Params.URI, true) })
 	hooks.AddBeforeUnsubscribe(func(ctx context.Context, _ any, r *mcp.UnsubscribeRequest) { d.subscribe(ctx, r.Params.URI, false) })
-	hooks.AddOnUnregisterSession(func(_ context.Context, s server.ClientSession) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		delete(d.follow, s.SessionID())
+	hooks.AddBeforeSubscriptionsListen(func(ctx context.Context, _ any, r *mcp.SubscriptionsListenRequest) {
+		d.listen(ctx, r.Params.Notifications)
 	})
+	hooks.AddOnUnregisterSession(func(_ context.Context, s server.ClientSession) { d.follow.left(s.SessionID()) })
 	d.lib = server.NewMCPServer("bulkhead", core.Version,
 		server.WithToolCapabilities(true), server.WithPromptCapabilities(true), server.WithResourceCapabilities(true, true),
 		server.WithLogging(), server.WithCompletions(), server.WithHooks(hooks), server.WithRecovery(),
@@ -208,16 +208,17 @@ func (core *Core) Run(ctx context.Context) {
 			return
 		case <-changed:
 		}
-		core.mu.Lock()
-		doors := make([]*door, 0, len(core.doors))
-		for _, d := range core.doors {
-			doors = append(doors, d)
-		}
-		core.mu.Unlock()
-		for _, d := range doors {
+		for _, d := range core.all() {
 			d.changed()
 		}
 	}
+}
+
+// all are the doors that are open now.
+func (core *Core) all() []*door {
+	core.mu.Lock()
+	defer core.mu.Unlock()
+	return slices.Collect(maps.Values(core.doors))
 }
 
 // Close ends the streams of all clients.
@@ -236,15 +237,10 @@ func (d *door) changed() {
 	d.tellList()
 	snap := d.core.Registry.Snapshot()
 	d.mu.Lock()
-	known := d.told == snap.Revision
-	d.told = snap.Revision
+	before := d.told
+	d.told = max(d.told, snap.Revision)
 	d.mu.Unlock()
-	if known {
-		return
-	}
-	for _, uri := range snap.UpdatedURIs {
-		d.updated(uri)
-	}
+	d.tellUpdates(snap, before)
 }
 
 // tellList tells the door's clients when what they may list, or activate, is
@@ -293,42 +289,6 @@ func (d *door) refresh() {
 		d.lib.SetPrompts(d.prompts(snap)...)
 		d.lib.SetResources(d.resources(snap)...)
 		d.lib.SetResourceTemplates(d.templates(snap)...)
-	}
-}
-
-// subscribe notes which session wants to hear of which resource.
-func (d *door) subscribe(ctx context.Context, uri string, on bool) {
-	s := server.ClientSessionFromContext(ctx)
-	if s == nil || s.SessionID() == "" || len(uri) > 2048 {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	set := d.follow[s.SessionID()]
-	switch {
-	case !on:
-		delete(set, uri)
-	case set == nil:
-		d.follow[s.SessionID()] = map[string]bool{uri: true}
-	case len(set) < maxSubscriptions:
-		set[uri] = true
-	}
-}
-
-const maxSubscriptions = 500 // resources one session may follow
-
-func (d *door) updated(uri string) {
-	d.mu.Lock()
-	var sessions []string
-	for s, set := range d.follow {
-		if set[uri] {
-			sessions = append(sessions, s)
-		}
-	}
-	d.mu.Unlock()
-	for _, s := range sessions {
-		// A session that is gone or full has its own way to notice.
-		_ = d.lib.SendNotificationToSpecificClient(s, "notifications/resources/updated", map[string]any{"uri": uri})
 	}
 }
 

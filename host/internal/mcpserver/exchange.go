@@ -24,6 +24,8 @@ type exchange struct {
 	peer    *peer
 	splice  map[string]json.RawMessage
 	failure *rpcFailure // answered instead of a result
+
+	listening *listening // the stream this request opened
 }
 
 // rpcFailure is a JSON-RPC error; status is its HTTP status where that is not 200.

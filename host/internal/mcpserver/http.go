@@ -188,6 +188,7 @@ func (d *door) post(out *responder, r *http.Request, c Caller) {
 		r.Header.Set(mcp.HeaderName, anyTool) // as the message has it inside
 	}
 	r = r.WithContext(withExchange(r.Context(), x))
+	defer func() { x.listening.end() }()
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	d.http.ServeHTTP(out, r)
 }
@@ -337,6 +338,8 @@ func (o *responder) Write(p []byte) (int, error) {
 			o.before = nil
 		}
 		data = o.exchange.finish(bytes.TrimRight(data, "\n"))
+	} else if l := o.exchange.listening; l != nil && len(data) > 0 {
+		data = l.out(data)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 )
 
-const inboxURI = "inbox://session"
+const inboxURI = registry.Inbox
 
 // prompts are the plugins' own and one for each guide.
 func (d *door) prompts(snap *registry.Snapshot) []server.ServerPrompt {
@@ -66,7 +66,7 @@ func (d *door) resources(snap *registry.Snapshot) []server.ServerResource {
 		if !listing.Plugin(snap, d.agent(), g.Owner) {
 			continue
 		}
-		uri := "guide://" + g.Name
+		uri := registry.GuidePrefix + g.Name
 		out = append(out, server.ServerResource{
 			Resource: mcp.NewResource(uri, "Guide: "+g.Name, mcp.WithResourceDescription(g.Summary), mcp.WithMIMEType("text/markdown")),
 			Handler: func(context.Context, mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
@@ -77,7 +77,7 @@ func (d *door) resources(snap *registry.Snapshot) []server.ServerResource {
 		if !listing.Plugin(snap, d.agent(), r.Owner) {
 			continue
 		}
-		if strings.HasPrefix(r.Uri, "guide://") || r.Uri == inboxURI {
+		if registry.HostsOwn(r.Uri) {
 			continue // the host's own names
 		}
 		out = append(out, server.ServerResource{
@@ -129,7 +129,7 @@ func (d *door) readInbox(ctx context.Context, _ mcp.ReadResourceRequest) ([]mcp.
 	if x.peer == nil {
 		return nil, errNoPeer
 	}
-	items, err := d.core.Store.InboxRead(ctx, x.peer.session.ID, 0, 100)
+	items, err := d.core.Store.InboxTail(ctx, x.peer.session.ID, 100)
 	if err != nil {
 		return nil, err
 	}
@@ -219,8 +219,9 @@ type completion struct{ d *door }
 
 // CompletePromptArgument completes an argument of a prompt.
 func (c completion) CompletePromptArgument(ctx context.Context, name string, a mcp.CompleteArgument, more mcp.CompleteContext) (*mcp.Completion, error) {
-	for _, p := range c.d.core.Registry.Snapshot().Prompts {
-		if p.Name == name {
+	snap := c.d.core.Registry.Snapshot()
+	for _, p := range snap.Prompts {
+		if p.Name == name && listing.Plugin(snap, c.d.agent(), p.Owner) {
 			return c.complete(ctx, p.Owner, "prompt", name, a, more)
 		}
 	}
@@ -229,8 +230,9 @@ func (c completion) CompletePromptArgument(ctx context.Context, name string, a m
 
 // CompleteResourceArgument completes a variable of a resource template.
 func (c completion) CompleteResourceArgument(ctx context.Context, uri string, a mcp.CompleteArgument, more mcp.CompleteContext) (*mcp.Completion, error) {
-	for _, t := range c.d.core.Registry.Snapshot().Templates {
-		if t.UriTemplate == uri {
+	snap := c.d.core.Registry.Snapshot()
+	for _, t := range snap.Templates {
+		if t.UriTemplate == uri && listing.Plugin(snap, c.d.agent(), t.Owner) {
 			return c.complete(ctx, t.Owner, "resource", uri, a, more)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
-	"github.com/mark3labs/mcp-go/server"
 	"github.com/tidwall/gjson"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/content"
@@ -43,6 +42,7 @@ type conn struct {
 
 	slots   chan struct{}
 	running sync.WaitGroup
+	streams context.Context // of subscriptions/listen: ends with the input
 	pending pending
 	open    inFlight
 }
@@ -96,6 +96,9 @@ func (c *conn) serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.leave = cancel
+	streams, endStreams := context.WithCancel(ctx)
+	defer endStreams()
+	c.streams = streams
 	ctx = c.door.lib.WithContext(ctx, c.client)
 	notified := make(chan struct{})
 	go func() {
@@ -113,6 +116,7 @@ func (c *conn) serve(ctx context.Context) error {
 		}
 	}()
 	err := c.read(ctx)
+	endStreams() // who closes its end listens no more
 	done := make(chan struct{})
 	go func() {
 		c.running.Wait()
@@ -215,6 +219,9 @@ func (c *conn) message(ctx context.Context, line []byte) error {
 		c.pending.answer("", m) // late or never asked: nobody waits
 		return nil
 	case !id.Exists():
+		if method.Str == "notifications/cancelled" && c.open.cancel("", m.Get("params.requestId").Raw) {
+			return nil
+		}
 		c.door.lib.HandleMessage(ctx, line)
 		return nil
 	case id.Type != gjson.String && id.Type != gjson.Number:
@@ -260,6 +267,9 @@ func (c *conn) request(ctx context.Context, line []byte, id string) (response an
 			return c.pending.ask(ctx, "", method, params, c.send)
 		},
 		spawn: func(f func()) { c.running.Go(f) }}}
+	if gjson.GetBytes(line, "method").Str == string(mcp.MethodSubscriptionsListen) {
+		return c.listen(ctx, x, line)
+	}
 	message, _ := c.door.toLibrary(line)
 	raw, err := json.Marshal(c.door.lib.HandleMessage(withExchange(ctx, x), message))
 	if err != nil {
@@ -291,5 +301,3 @@ func (c *conn) send(v any) error {
 	}
 	return c.broken
 }
-
-var _ server.ClientSession = (*client)(nil)

@@ -50,9 +50,9 @@ func (d *Desk) Answer(ctx context.Context, id string, by By, action string, cont
 	if ask := d.asks[q.ID]; ask != nil {
 		ask <- answer(q)
 		delete(d.asks, q.ID)
-		return q, nil
 	}
 	if q.CallID == "" {
+		d.told(ctx, q.Session, q.ID)
 		return q, nil
 	}
 	return q, d.settled(ctx, q.CallID)

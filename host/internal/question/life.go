@@ -27,6 +27,7 @@ func (d *Desk) Start(ctx context.Context) error {
 		return err
 	}
 	for _, q := range asked {
+		d.told(ctx, q.Session, q.ID)
 		d.notice(ctx, q.ID, q.Agent, q.Session, "a question of "+q.Tool+" was interrupted by a restart; call it again if it is still wanted")
 	}
 	waiting, err := d.Store.ListFrozen(ctx, store.Waiting)
@@ -85,9 +86,9 @@ func (d *Desk) Expire(ctx context.Context) error {
 		if ask := d.asks[q.ID]; ask != nil {
 			ask <- &pluginv1.Answer{Action: "cancel", Reason: "nobody answered in time"}
 			delete(d.asks, q.ID)
-			continue
 		}
 		if q.CallID == "" {
+			d.told(ctx, q.Session, q.ID)
 			continue
 		}
 		if err := d.settled(ctx, q.CallID); err != nil {
@@ -137,6 +138,7 @@ func (d *Desk) Ask(ctx context.Context, call store.FrozenCall, r *pluginv1.Input
 	if _, err := d.Store.AnswerQuestion(end, q.ID, store.Answer{Outcome: q.Outcome, AnsweredBy: "host"}); err != nil {
 		d.Log.Warn("an interrupted question could not be closed", "question", q.ID, "error", err)
 	}
+	d.told(end, q.Session, q.ID)
 	d.publish("question.answered", q)
 	return nil, q.ID, context.Cause(ctx)
 }
@@ -146,6 +148,14 @@ func (d *Desk) notice(ctx context.Context, about, agent, session, text string) {
 	_, _, err := d.Store.InboxAppend(ctx, store.InboxItem{Session: session, Agent: agent, Kind: "notice", Text: text, DedupID: about})
 	if err != nil {
 		d.Log.Warn("a notice could not be left", "session", session, "error", err)
+	}
+}
+
+// told takes word out of the session's inbox that is told, or settled, otherwise:
+// of a result that its caller has, of a question that is closed.
+func (d *Desk) told(ctx context.Context, session, about string) {
+	if err := d.Store.InboxRemove(ctx, session, about); err != nil {
+		d.Log.Warn("an inbox entry could not be taken out", "session", session, "error", err)
 	}
 }
 

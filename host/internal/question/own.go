@@ -58,6 +58,7 @@ func (d *Desk) Outcome(ctx context.Context, q store.Question) (*pluginv1.Result,
 		if won, err := d.Store.UpdateFrozen(ctx, f.ID, store.Done, store.Closed, store.FrozenChange{}); err != nil || !won {
 			return nil, nil, err
 		}
+		d.told(ctx, f.Session, f.ID)
 		r, err := decodeResult(f.Result)
 		return r, nil, err
 	case store.Waiting:

@@ -129,6 +129,7 @@ func (d *Desk) meet(ctx context.Context, agent, session, tool, hash string) (*Fo
 		if won, err := d.Store.UpdateFrozen(ctx, frozen.ID, store.Done, store.Closed, store.FrozenChange{}); err != nil || !won {
 			return nil, nil, err
 		}
+		d.told(ctx, frozen.Session, frozen.ID)
 		result, err := decodeResult(frozen.Result)
 		return &Found{Result: result}, nil, err
 	}

@@ -59,7 +59,7 @@ func (r *Registry) Publish(owner string, generation uint64, snap *pluginv1.Offer
 	}
 	r.gens[owner] = generation
 	r.offers[owner] = snap
-	r.rebuild(snap.GetUpdatedResourceUris())
+	r.rebuild(owner, snap.GetUpdatedResourceUris())
 }
 
 // Withdraw removes all that owner offers and frees its names.
@@ -70,29 +70,31 @@ func (r *Registry) Withdraw(owner string) {
 		return
 	}
 	delete(r.offers, owner)
-	r.rebuild(nil)
+	r.rebuild("", nil)
 }
 
 // Rerate rebuilds the snapshot after the rules of the rater changed.
 func (r *Registry) Rerate() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rebuild(nil)
+	r.rebuild("", nil)
 }
 
-func (r *Registry) rebuild(updated []string) {
+func (r *Registry) rebuild(owner string, updated []string) {
+	last := r.current.Load()
 	b := builder{claims: r.claims, next: map[string]claim{}, rater: r.rater, snap: &Snapshot{
-		Revision: r.current.Load().Revision + 1, UpdatedURIs: updated, tools: map[string]*Tool{},
+		Revision: last.Revision + 1, tools: map[string]*Tool{},
 	}}
 	owners := slices.Sorted(maps.Keys(r.offers))
 	tools := map[string][]*Tool{}
 	for _, owner := range owners {
-		tools[owner] = b.reserve(owner, r.offers[owner], r.current.Load())
+		tools[owner] = b.reserve(owner, r.offers[owner], last)
 	}
 	for _, owner := range owners {
 		b.add(owner, r.offers[owner], tools[owner])
 	}
 	b.finish()
+	b.updates(last, owner, updated)
 	r.claims = map[string]string{}
 	for name, c := range b.next {
 		r.claims[name] = c.owner

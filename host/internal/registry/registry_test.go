@@ -237,3 +237,33 @@ func TestWatch(t *testing.T) {
 	default:
 	}
 }
+
+// What changed is kept for whoever looks later, told once a revision, and said by
+// nobody but who offers it.
+func TestUpdates(t *testing.T) {
+	r := New(fixed{})
+	publish := func(owner string, guide string, updated ...string) {
+		s := offer()
+		s.Resources = []*pluginv1.Resource{{Uri: owner + "://x"}}
+		s.Guides = []*pluginv1.Guide{{Name: owner, Markdown: guide}}
+		s.UpdatedResourceUris = updated
+		r.Publish(owner, 1, s)
+	}
+	publish("a", "1")
+	publish("b", "1")
+	publish("a", "1", "a://x", "a://x", "b://x", "a://unlisted", Inbox, "guide://b", strings.Repeat("u", MaxURI+1))
+	publish("b", "2", "b://x") // nobody looked in between
+	var got []string
+	for _, u := range r.Snapshot().Updates {
+		got = append(got, fmt.Sprintf("%d:%s:%s", u.Revision, u.Owner, u.URI))
+	}
+	if want := "[3:a:a://x 3:a:a://unlisted 4:b:b://x 4:b:guide://b]"; fmt.Sprint(got) != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+	for range keptUpdates {
+		publish("a", "1", "a://x")
+	}
+	if n := len(r.Snapshot().Updates); n != keptUpdates {
+		t.Errorf("%d are kept", n)
+	}
+}

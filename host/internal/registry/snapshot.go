@@ -18,7 +18,7 @@ type Snapshot struct {
 	Guides      []Guide
 	Orientation []Orientation
 	Conflicts   []Conflict
-	UpdatedURIs []string // resources whose content changed with this revision
+	Updates     []Update // resources whose content changed, up to this revision, the latest last
 
 	tools   map[string]*Tool
 	alias   map[string]*Tool
@@ -49,6 +49,12 @@ type (
 		*pluginv1.Orientation
 	}
 )
+
+// Update is a resource whose content changed.
+type Update struct {
+	Revision   uint64 // with which that was said
+	Owner, URI string
+}
 
 // Tools lists all tools by name. The slice must not be changed.
 func (s *Snapshot) Tools() []*Tool { return s.ordered }

@@ -226,6 +226,8 @@ func TestHandlesAndSessions(t *testing.T) {
 
 func TestInbox(t *testing.T) {
 	s := open(t, t.TempDir(), nil)
+	changed := map[string]int{}
+	s.OnInbox(func(session string) { changed[session]++ })
 	first, added, err := s.InboxAppend(ctx, InboxItem{Session: "s", Kind: "k", Text: "one", DedupID: "d"})
 	must(t, err)
 	again, twice, err := s.InboxAppend(ctx, InboxItem{Session: "s", Kind: "k", Text: "two", DedupID: "d"})
@@ -237,6 +239,18 @@ func TestInbox(t *testing.T) {
 	must(t, err)
 	if !added {
 		t.Error("the id of another session counts")
+	}
+	for range 2 { // the second finds nothing to take out
+		must(t, s.InboxRemove(ctx, "s", "d"))
+	}
+	must(t, s.InboxRemove(ctx, "s", ""))
+	if changed["s"] != 2 || changed["other"] != 1 {
+		t.Errorf("changes were told: %v", changed)
+	}
+	next, added, err := s.InboxAppend(ctx, InboxItem{Session: "s", Kind: "k", Text: "again", DedupID: "d"})
+	must(t, err)
+	if !added || next <= first {
+		t.Errorf("the number %d after %d was given out twice", next, first)
 	}
 	_, _, err = s.InboxAppend(ctx, InboxItem{Session: "s", Data: make([]byte, MaxInboxItem+1)})
 	wantRef(t, err, fault.StateTooLarge)
@@ -254,8 +268,17 @@ func TestInbox(t *testing.T) {
 	if len(rest) != 2 {
 		t.Errorf("%d after", len(rest))
 	}
+	tail, err := s.InboxTail(ctx, "s", 2)
+	must(t, err)
+	if len(tail) != 2 || tail[1].Text != items[len(items)-1].Text || tail[0].Seq != items[len(items)-2].Seq {
+		t.Errorf("the tail: %+v", tail)
+	}
+	before := changed["other"]
 	n, err := s.InboxPrune(ctx, time.Now().Add(time.Hour))
 	must(t, err)
+	if changed["other"] != before+1 {
+		t.Errorf("the pruning was not told: %v", changed)
+	}
 	if n != MaxInbox+1 {
 		t.Errorf("pruned %d", n)
 	}

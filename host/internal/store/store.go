@@ -42,6 +42,8 @@ type Store struct {
 	keys  *keys
 	audit *auditor
 
+	onInbox func(session string) // nil: nobody wants to know
+
 	mu       sync.Mutex
 	warnings []*fault.Error
 	broken   *fault.Error // why the last change was refused; nil = it was made
