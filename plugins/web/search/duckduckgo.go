@@ -1,7 +1,6 @@
 package search
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -11,6 +10,8 @@ import (
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"github.com/bulkhead-dev/bulkhead/plugins/web/htmltree"
 )
 
 // duckduckgo reads the page that DuckDuckGo gives to browsers without scripts, or
@@ -33,7 +34,7 @@ func (p duckduckgo) request(ctx context.Context, q Query) (*http.Request, error)
 var errBots = errors.New("it takes us for a robot and shows a challenge instead of results")
 
 func (duckduckgo) hits(body []byte) ([]Hit, error) {
-	root, err := html.Parse(bytes.NewReader(body))
+	root, err := htmltree.Parse(strings.ToValidUTF8(string(body), "\uFFFD"))
 	if err != nil {
 		return nil, err
 	}

@@ -23,10 +23,11 @@ type browser struct {
 	fetch  atomic.Pointer[fetcher]
 	search *searcher
 	pdf    *pdfReader
+	work   *workshop
 }
 
 func newBrowser() *browser {
-	b := &browser{conf: sdk.NewConfig(defaults()), pdf: newPDFReader()}
+	b := &browser{conf: sdk.NewConfig(defaults()), pdf: newPDFReader(), work: newWorkshop()}
 	b.search = &searcher{conf: b.conf}
 	b.conf.Validate = validate
 	b.conf.Configure = func(_ context.Context, s *settings) error { return b.apply(s) }
@@ -83,7 +84,7 @@ func (b *browser) browse(ctx context.Context, call *sdk.Call, in browseArgs) (sd
 // else by HTTP, and where that gives only a shell or a refusal, rendered.
 func (b *browser) page(ctx context.Context, call *sdk.Call, u *url.URL, render bool) (string, error) {
 	s, fetch := b.conf.Get(), b.fetch.Load()
-	browser := headless{call.Host(), s.RenderTimeout.Std()}
+	browser := headless{call.Host(), b.work, s.RenderTimeout.Std()}
 	var notes []string
 	if render {
 		doc, at, why := browser.page(ctx, u)
@@ -97,7 +98,8 @@ func (b *browser) page(ctx context.Context, call *sdk.Call, u *url.URL, render b
 	} else if read := sites.Find(s.sites(), u); read != nil {
 		page, err := read(ctx, fetch.api)
 		if err == nil {
-			return compose(u, "site API", remarks(page.Note), fromSite(page, u)), nil
+			doc, err := b.fromSite(ctx, page, u)
+			return compose(u, "site API", remarks(page.Note), doc), err
 		}
 		if ctx.Err() != nil {
 			return "", ctx.Err()
@@ -149,12 +151,16 @@ func hint(asked *url.URL, s *settings) sdk.ChunkHint {
 }
 
 // fromSite makes a document of what a site's interface told.
-func fromSite(p sites.Page, at *url.URL) document {
-	doc := document{title: oneLine(p.Title), markdown: strings.TrimSpace(p.Markdown)}
-	if p.HTML != "" {
-		doc.markdown = fragment(p.HTML, at)
+func (b *browser) fromSite(ctx context.Context, p sites.Page, at *url.URL) (document, error) {
+	if p.HTML == "" {
+		return document{title: oneLine(p.Title), markdown: strings.TrimSpace(p.Markdown)}, nil
 	}
-	return doc
+	title := oneLine(p.Title)
+	return b.work.convert(ctx, func() document {
+		return document{title: title, markdown: fragment(p.HTML, at)}
+	}, func() document {
+		return document{title: title, markdown: bareText(p.HTML)}
+	})
 }
 
 func remarks(note string) []string {
@@ -172,7 +178,7 @@ func (b *browser) read(ctx context.Context, p *fetched) (document, error) {
 	k, media := classify(p.contentType, p.body)
 	switch k {
 	case markup:
-		return convertHTML(toUTF8(p.contentType, p.body, true), p.url), nil
+		return b.work.html(ctx, toUTF8(p.contentType, p.body, true), p.url)
 	case paper:
 		if p.status >= http.StatusBadRequest {
 			return document{}, nil
@@ -186,10 +192,13 @@ func (b *browser) read(ctx context.Context, p *fetched) (document, error) {
 		}
 		return doc, err
 	case plain:
-		if doc, ok := readFeed(p.body, p.url); ok && !p.cut {
-			return doc, nil
-		}
-		return document{markdown: toUTF8(p.contentType, p.body, false)}, nil
+		asItIs := func() document { return document{markdown: toUTF8(p.contentType, p.body, false)} }
+		return b.work.convert(ctx, func() document {
+			if doc, ok := readFeed(p.body, p.url); ok && !p.cut {
+				return doc
+			}
+			return asItIs()
+		}, asItIs)
 	}
 	if p.status >= http.StatusBadRequest {
 		return document{}, nil // the status is the news, not the body

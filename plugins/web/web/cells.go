@@ -41,11 +41,16 @@ const maxCells, maxSpanned = 50_000, 5_000
 // reader would look at, and its form from one that is too large.
 func boundSpans(table *html.Node) {
 	var cells []*html.Node
-	places := 0
+	places, rows, row, widest := 0, 1, 0, 0
 	for n := range table.Descendants() {
-		if n.DataAtom == atom.Td || n.DataAtom == atom.Th {
+		switch n.DataAtom {
+		case atom.Tr:
+			rows, row = rows+1, 0
+		case atom.Td, atom.Th:
 			cells = append(cells, n)
 			places += span(n, "colspan") * span(n, "rowspan")
+			row++
+			widest = max(widest, row)
 		}
 	}
 	if places > len(cells)+maxSpanned {
@@ -53,7 +58,8 @@ func boundSpans(table *html.Node) {
 			n.Attr = slices.DeleteFunc(n.Attr, func(a html.Attribute) bool { return a.Key == "colspan" || a.Key == "rowspan" })
 		}
 	}
-	if len(cells) > maxCells {
+	// Each row is filled up to the widest one.
+	if len(cells) > maxCells || rows*widest > 2*len(cells)+maxCells {
 		setAttr(table, "role", "presentation")
 	}
 }

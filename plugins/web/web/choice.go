@@ -32,9 +32,10 @@ func isArticle(article, page *html.Node) bool {
 
 // weigh counts the bytes of running text and of data below root.
 func weigh(root *html.Node) (running, data int) {
+	known := map[*html.Node]bool{root: false}
 	for _, b := range blocksOf(root) {
 		switch {
-		case inDiscussion(b.nodes[0], root):
+		case inDiscussion(b.nodes[0], known):
 		case b.in(atom.Pre, atom.Dl), b.in(atom.Table) && !b.isProse():
 			data += len(b.text) - b.links
 		case b.isProse():
@@ -44,11 +45,15 @@ func weigh(root *html.Node) (running, data int) {
 	return running, data
 }
 
-func inDiscussion(n, root *html.Node) bool {
-	for ; n != nil && n != root; n = n.Parent {
-		if discussion.MatchString(attr(n, "id")) || anyClass(attr(n, "class"), discussion) {
-			return true
-		}
+// inDiscussion looks at a node and what it stands in, up to what is known.
+func inDiscussion(n *html.Node, known map[*html.Node]bool) bool {
+	if n == nil {
+		return false
 	}
-	return false
+	is, ok := known[n]
+	if !ok {
+		is = inDiscussion(n.Parent, known) || discussion.MatchString(attr(n, "id")) || anyClass(attr(n, "class"), discussion)
+		known[n] = is
+	}
+	return is
 }

@@ -18,6 +18,9 @@ var (
 	backward  = regexp.MustCompile(`(?i)(backref|backlink|back-link|doc-backlink)`)
 )
 
+// maxNote is the longest footnote, in bytes.
+const maxNote = 2000
+
 // footnotes turns marks that lead to a note on the same page, and these notes,
 // into Markdown's.
 func footnotes(root *html.Node, at *url.URL) {
@@ -38,7 +41,7 @@ func footnotes(root *html.Node, at *url.URL) {
 	used := map[string]bool{}
 	for _, a := range marks {
 		note := targets[fragmentOf(attr(a, "href"), at)]
-		if note == nil || isBelow(a, note) || note.Parent == nil || len(textOf(note, true)) > 2000 {
+		if note == nil || isBelow(a, note) || note.Parent == nil || len(textUpTo(note, maxNote+1)) > maxNote {
 			continue
 		}
 		label := labels[note]

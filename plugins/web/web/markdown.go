@@ -81,6 +81,7 @@ var blankLines = regexp.MustCompile(`\n{3,}`)
 func toMarkdown(n *html.Node, at *url.URL) string {
 	prepare(n, at)
 	absolute(n, at)
+	mergeTexts(n)
 	c := markdown
 	if escapeCost(n) > maxEscapeCost {
 		c = unescaped

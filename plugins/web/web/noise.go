@@ -133,29 +133,50 @@ func find(root *html.Node, want func(*html.Node) bool) *html.Node {
 	return nil
 }
 
+// findNear is find that gives up after so many nodes.
+func findNear(root *html.Node, most int, want func(*html.Node) bool) *html.Node {
+	for n := range root.Descendants() {
+		if n.Type == html.ElementNode && want(n) {
+			return n
+		}
+		if most--; most <= 0 {
+			break
+		}
+	}
+	return nil
+}
+
 // textOf joins the text below n, white space folded, links left out when asked.
 func textOf(n *html.Node, links bool) string { return folded(n, links, math.MaxInt) }
 
-// textUpTo is textOf that stops at about so many bytes.
+// textUpTo is textOf that stops at about so many bytes, or after so many nodes: for
+// what looks at the same nodes again and again.
 func textUpTo(n *html.Node, limit int) string { return folded(n, true, limit) }
 
 func folded(n *html.Node, links bool, limit int) string {
 	var b strings.Builder
-	var walk func(*html.Node)
-	walk = func(n *html.Node) {
-		if b.Len() > 2*limit && limit < math.MaxInt/2 {
-			return
+	most, visited := math.MaxInt, 0
+	if limit < math.MaxInt/2 {
+		most = 2 * limit
+	}
+	var walk func(*html.Node) bool
+	walk = func(n *html.Node) bool {
+		if visited++; b.Len() > most || visited > most {
+			return false
 		}
 		if n.Type == html.TextNode {
 			b.WriteString(strings.TrimSpace(n.Data))
 			b.WriteByte(' ')
 		}
 		if n.Type == html.ElementNode && (n.DataAtom == atom.Script || n.DataAtom == atom.Style || n.DataAtom == atom.Noscript || n.DataAtom == atom.Template || !links && n.DataAtom == atom.A) {
-			return
+			return true
 		}
 		for c := n.FirstChild; c != nil; c = c.NextSibling {
-			walk(c)
+			if !walk(c) {
+				return false
+			}
 		}
+		return true
 	}
 	walk(n)
 	return strings.Join(strings.Fields(b.String()), " ")

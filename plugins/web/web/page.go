@@ -7,6 +7,8 @@ import (
 	readability "codeberg.org/readeck/go-readability/v2"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"github.com/bulkhead-dev/bulkhead/plugins/web/htmltree"
 )
 
 // document is a page as Markdown.
@@ -18,30 +20,16 @@ type document struct {
 	note     string // what is left out
 }
 
-const (
-	// maxNodes is the largest tree, in elements, that the extraction is tried on: its
-	// time grows faster than the page.
-	maxNodes = 60_000
-	// maxTags and maxSource, in bytes, are the largest page of which a tree is made;
-	// of a larger one only the text is read. No page for people comes near.
-	maxTags   = 400_000
-	maxSource = 16 << 20
-)
+// maxNodes is the largest tree, in elements, that the extraction is tried on: its
+// time grows faster than the page.
+const maxNodes = 60_000
 
 // convertHTML takes the noise out of a page and writes it as Markdown, with links
 // made absolute against base.
 func convertHTML(source string, at *url.URL) document {
-	if len(source) > maxSource || strings.Count(source, "<") > maxTags {
-		doc := document{markdown: bareText(source), note: "the page is too large to be laid out; this is its bare text"}
-		if doc.markdown == "" {
-			doc.status = emptyPage
-		}
-		return doc
-	}
-	root, err := html.Parse(strings.NewReader(source))
+	root, err := htmltree.Parse(source)
 	if err != nil {
-		// Nested too deeply for the parser: the bare text is better than nothing.
-		return document{markdown: bareText(source)}
+		return bareDocument(source)
 	}
 	doc := document{title: titleOf(root)}
 	at = baseOf(root, at)
@@ -71,9 +59,18 @@ func convertHTML(source string, at *url.URL) document {
 	return doc
 }
 
+// bareDocument is what can be had of a page of which no tree is made.
+func bareDocument(source string) document {
+	doc := document{markdown: bareText(source), note: "the page is too large or too deep to be laid out; this is its bare text"}
+	if doc.markdown == "" {
+		doc.status = emptyPage
+	}
+	return doc
+}
+
 // fragment converts HTML that is all content.
 func fragment(source string, at *url.URL) string {
-	root, err := html.Parse(strings.NewReader(source))
+	root, err := htmltree.Parse(source)
 	if err != nil {
 		return bareText(source)
 	}

@@ -14,6 +14,7 @@ import (
 // headless asks the browser plugin for pages, if there is one.
 type headless struct {
 	host    *sdk.Host
+	work    *workshop
 	timeout time.Duration
 }
 
@@ -57,7 +58,9 @@ func (h headless) page(ctx context.Context, u *url.URL) (doc document, at *url.U
 	if got.Status >= http.StatusBadRequest {
 		return doc, nil, fmt.Sprintf("Headless rendering also failed: the page answered it with status %d.", got.Status)
 	}
-	doc = convertHTML(got.HTML, at)
+	if doc, err = h.work.html(ctx, got.HTML, at); err != nil {
+		return doc, nil, "Headless rendering also failed: " + err.Error()
+	}
 	if got.Cut {
 		doc.note = "the rendered page is longer than what can be passed on; this is its beginning"
 	}

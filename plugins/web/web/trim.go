@@ -119,7 +119,7 @@ func (b *block) isLead(title string) bool {
 func dropFurniture(root *html.Node, limit int) {
 	for c := root.FirstChild; c != nil; {
 		next := c.NextSibling
-		if c.Type == html.ElementNode && c.DataAtom != atom.A && (furniture.MatchString(attr(c, "class")) || furniture.MatchString(attr(c, "id"))) && len(textOf(c, true)) < limit && find(c, isPicture) == nil && find(c, isPre) == nil {
+		if c.Type == html.ElementNode && c.DataAtom != atom.A && (furniture.MatchString(attr(c, "class")) || furniture.MatchString(attr(c, "id"))) && len(textUpTo(c, limit)) < limit && find(c, isPicture) == nil && find(c, isPre) == nil {
 			root.RemoveChild(c)
 		} else {
 			dropFurniture(c, limit)
@@ -133,6 +133,9 @@ func isPre(n *html.Node) bool     { return n.DataAtom == atom.Pre || n.DataAtom 
 
 // maxCaption is the longest caption, in bytes, that goes into its picture.
 const maxCaption = 600
+
+// maxNear is how many nodes around a caption are looked at for its picture.
+const maxNear = 500
 
 // captionsToPictures makes the caption of a picture its text, which says more than
 // what stands there for those who can't see it, and takes out captions whose
@@ -148,17 +151,17 @@ func captionsToPictures(root *html.Node) {
 		}
 	}
 	for _, n := range found {
-		text := textOf(n, true)
+		text := textUpTo(n, maxCaption+1)
 		if n.Parent == nil || len(text) > maxCaption || find(n, isPre) != nil || n.DataAtom != atom.Figcaption && find(n, func(d *html.Node) bool { return d.DataAtom == atom.Figcaption }) != nil {
 			continue
 		}
 		holder := n.Parent
-		picture := find(holder, isPicture)
-		for up := 0; picture == nil && up < 2 && holder.Parent != nil && holder != root && len(textOf(holder.Parent, true)) < 2*maxCaption; up++ {
+		picture := findNear(holder, maxNear, isPicture)
+		for up := 0; picture == nil && up < 2 && holder.Parent != nil && holder != root && len(textUpTo(holder.Parent, 2*maxCaption)) < 2*maxCaption; up++ {
 			holder = holder.Parent
-			picture = find(holder, isPicture)
+			picture = findNear(holder, maxNear, isPicture)
 		}
-		if picture == nil && n.DataAtom == atom.Figcaption && find(holder, isPre) != nil {
+		if picture == nil && n.DataAtom == atom.Figcaption && findNear(holder, maxNear, isPre) != nil {
 			continue // of a table or a listing
 		}
 		if picture != nil && text != "" {
@@ -173,7 +176,7 @@ func joinCaption(a, b string) string {
 	if a == "" || strings.Contains(b, a) {
 		return b
 	}
-	if strings.Contains(a, b) {
+	if strings.Contains(a, b) || len(a) > 2*maxCaption {
 		return a
 	}
 	return a + " " + b
