@@ -18,6 +18,7 @@ func (a *app) mcp() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "mcp", Short: "Speak MCP on stdio: joins the running host, or runs one for its own life", Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			slacken()
 			c, end, err := a.reachOrStart(cmd.Context(), a.logger("warn"))
 			if err != nil {
 				return err

@@ -23,6 +23,7 @@ func (a *app) serve() *cobra.Command {
 	return &cobra.Command{
 		Use: "serve", Short: "Run the host; prints where each door listens", Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			slacken()
 			cfg, err := a.load()
 			if err != nil {
 				return err
