@@ -38,6 +38,7 @@ type Conn struct {
 	target *Target
 	tr     transport.Interface
 	remote *isolated // in place of tr: a worker has the transport
+	post   *poster   // beside tr, for calls over Streamable HTTP
 	prog   *program  // nil for HTTP
 	free   func()    // gives back what the transport leaves
 	log    *slog.Logger
@@ -177,7 +178,11 @@ func (c *Conn) Send(ctx context.Context, method string, params json.RawMessage, 
 	if c.modernHTTP() {
 		req.Header = headersFor(c.Info.Version, method, params, tool)
 	}
-	resp, err := c.tr.SendRequest(ctx, req)
+	send := func() (*transport.JSONRPCResponse, error) { return c.tr.SendRequest(ctx, req) }
+	if c.post != nil && method == string(mcp.MethodToolsCall) {
+		send = func() (*transport.JSONRPCResponse, error) { return c.post.send(ctx, c, req, id, params) }
+	}
+	resp, err := send()
 	switch {
 	case err != nil && ctx.Err() != nil:
 		c.tellCancelled(ctx, method, id)

@@ -143,11 +143,12 @@ func connectStreamable(ctx context.Context, t *Target, events Events) (*Conn, er
 }
 
 func openStreamable(t *Target, events Events) (*Conn, error) {
-	tr, free, err := t.streamable()
+	tr, post, free, err := t.streamable()
 	if err != nil {
 		return nil, err
 	}
 	c := newConn(t, tr, nil, free, events)
+	c.post = post
 	if err := tr.Start(c.ctx); err != nil {
 		c.Close()
 		return nil, err

@@ -6,9 +6,9 @@ import "net/http"
 // target's headers, its rule for addresses and its redirects. done gives back what
 // it holds.
 func FileClient(t *Target) (client *http.Client, done func()) {
-	client, base := t.httpClient()
-	client.Transport = withHeaders{base, t.Headers}
-	return client, base.CloseIdleConnections
+	client, trip, free := t.httpClient()
+	client.Transport = withHeaders{trip.base, t.Headers}
+	return client, free
 }
 
 // withHeaders sends the target's headers and lets answers be.

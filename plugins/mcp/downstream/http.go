@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/inline"
 )
 
 const (
@@ -23,8 +26,9 @@ const (
 	dialTime     = 10 * time.Second
 )
 
-// httpClient is what all requests to the target go through.
-func (t *Target) httpClient() (*http.Client, *http.Transport) {
+// httpClient is what all requests to the target go through; free closes what it
+// keeps open.
+func (t *Target) httpClient() (client *http.Client, trip *tripper, free func()) {
 	dialer := &net.Dialer{Timeout: dialTime, KeepAlive: 30 * time.Second}
 	base := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
@@ -41,8 +45,10 @@ func (t *Target) httpClient() (*http.Client, *http.Transport) {
 			return allow(addr)
 		}
 	}
-	client := &http.Client{
-		Transport: &tripper{base: base, headers: t.Headers},
+	direct := inline.New(base)
+	trip = &tripper{base: direct, headers: t.Headers}
+	client = &http.Client{
+		Transport: trip,
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			first := via[0].URL
 			if len(via) > 3 || req.URL.Scheme != first.Scheme || req.URL.Host != first.Host {
@@ -51,7 +57,7 @@ func (t *Target) httpClient() (*http.Client, *http.Transport) {
 			return nil
 		},
 	}
-	return client, base
+	return client, trip, direct.CloseIdleConnections
 }
 
 // tripper mends what stands between HTTP as servers speak it and the library's
@@ -63,8 +69,16 @@ type tripper struct {
 }
 
 func (t *tripper) RoundTrip(req *http.Request) (*http.Response, error) {
+	if resp := receivedFor(req); resp != nil {
+		return resp, nil
+	}
 	req = req.Clone(req.Context())
 	setHeaders(req, t.headers)
+	return t.send(req)
+}
+
+// send sends a request that has all its headers.
+func (t *tripper) send(req *http.Request) (*http.Response, error) {
 	resp, err := t.base.RoundTrip(req)
 	if err != nil {
 		return nil, err
@@ -193,20 +207,24 @@ func (b *bounded) Read(p []byte) (int, error) {
 }
 
 // streamable makes a transport for Streamable HTTP.
-func (t *Target) streamable() (transport.Interface, func(), error) {
-	client, base := t.httpClient()
+func (t *Target) streamable() (*transport.StreamableHTTP, *poster, func(), error) {
+	client, trip, free := t.httpClient()
+	address, err := url.Parse(t.URL)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	tr, err := transport.NewStreamableHTTP(t.URL,
 		//lint:ignore SA1019 servers of the older revisions, which it is for, say what changed over no other stream
 		transport.WithHTTPBasicClient(client), transport.WithContinuousListening(), transport.WithHTTPLogger(quiet(t.Log)))
-	return tr, base.CloseIdleConnections, err
+	return tr, &poster{tr: tr, http: trip, url: address}, free, err
 }
 
 // sse makes a transport for the older HTTP with server-sent events.
 func (t *Target) sse() (*transport.SSE, func(), error) {
-	client, base := t.httpClient()
+	client, _, free := t.httpClient()
 	tr, err := transport.NewSSE(t.URL, transport.WithHTTPClient(client), transport.WithSSELogger(quiet(t.Log)),
 		transport.WithResponseTimeout(t.CallTimeout+time.Minute))
-	return tr, base.CloseIdleConnections, err
+	return tr, free, err
 }
 
 // headersFor are the HTTP headers a request of the newer revision repeats its own
