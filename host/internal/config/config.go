@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/sha256"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -14,8 +15,10 @@ import (
 // Config is one config file, checked, with defaults filled in and every path
 // absolute.
 type Config struct {
-	File     string // as it was named; empty when the defaults stand alone
-	Dir      string // absolute folder relative paths start at
+	File     string            // as it was named; empty when the defaults stand alone
+	Dir      string            // absolute folder relative paths start at
+	Sum      [sha256.Size]byte // of the file's text
+	Bare     bool              // there is a file, and it says nothing
 	Host     Host
 	HTTP     *HTTP // nil = no HTTP door
 	Results  Results

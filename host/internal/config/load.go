@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -52,19 +53,27 @@ func Load(path string) (*Config, hcl.Diagnostics) {
 	if path == "" {
 		return Parse("", nil)
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return broken(path, fault.ConfigMissing, "the config file can't be opened", plain(err).Error())
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return broken(path, fault.ConfigMissing, "the config file is not a regular file", "")
-	}
-	src, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	src, err := Text(path)
 	if err != nil {
 		return broken(path, fault.ConfigMissing, "the config file can't be read", plain(err).Error())
 	}
 	return Parse(path, src)
+}
+
+// Text is the text of a config file, cut a byte after the most one may have.
+func Text(path string) ([]byte, error) {
+	// What is no file may hold up whoever opens it.
+	if info, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
 func broken(path string, ref fault.Ref, summary, detail string) (*Config, hcl.Diagnostics) {
@@ -87,7 +96,7 @@ func Parse(path string, src []byte) (*Config, hcl.Diagnostics) {
 	if err != nil {
 		return broken(path, fault.ConfigMissing, "the folder of the config file is unknown", err.Error())
 	}
-	c := &Config{File: path, Dir: dir, sources: Sources{}}
+	c := &Config{File: path, Dir: dir, Sum: sha256.Sum256(src), sources: Sources{}}
 	shown, bad := display(path, src)
 	if path != "" {
 		c.sources[path] = shown
@@ -104,6 +113,7 @@ func Parse(path string, src []byte) (*Config, hcl.Diagnostics) {
 		return c, sorted(out)
 	}
 	root := file.Body.(*hclsyntax.Body)
+	c.Bare = path != "" && len(root.Blocks)+len(root.Attributes) == 0
 
 	e := &evaluator{base: dir, scrub: &c.scrub}
 	c.defaults(e)

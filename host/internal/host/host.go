@@ -77,6 +77,7 @@ type Host struct {
 
 	doors   sync.WaitGroup
 	watcher sync.WaitGroup
+	again   chan struct{} // there may be other things to follow
 	closing context.CancelFunc
 	ctx     context.Context
 }
@@ -84,7 +85,7 @@ type Host struct {
 // Start brings a host up. It returns once its doors are open; plugins go on
 // starting side by side.
 func Start(ctx context.Context, o Options) (h *Host, err error) {
-	h = &Host{opts: o, placed: map[string]placed{}, log: o.Log, started: time.Now().UTC(), events: event.New(keptTail)}
+	h = &Host{opts: o, placed: map[string]placed{}, log: o.Log, started: time.Now().UTC(), events: event.New(keptTail), again: make(chan struct{}, 1)}
 	h.current.Store(o.Config)
 	h.ctx, h.closing = context.WithCancel(context.Background())
 	defer func() {

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -11,18 +10,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
 	"github.com/bulkhead-dev/bulkhead/host/internal/config"
 	"github.com/bulkhead-dev/bulkhead/host/internal/event"
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 	"github.com/bulkhead-dev/bulkhead/host/internal/supervise"
 )
 
-const (
-	settleTime = 300 * time.Millisecond // without a change before one is taken up
-	changeTime = 2 * time.Minute        // all of one change
-)
+const changeTime = 2 * time.Minute // all of one change
 
 // placed is a plugin as it was last given to the supervisor.
 type placed struct {
@@ -108,6 +102,9 @@ func (h *Host) Reload(ctx context.Context) (notes []string, err error) {
 		return nil, err
 	}
 	notes = waiting(h.opts.Config, cfg)
+	if cfg.Bare {
+		notes = append(notes, cfg.File+" says nothing: no agent, no plugin, no address; the defaults hold")
+	}
 	keep(h.opts.Config, cfg)
 	plugins, _, err := Plugins(cfg)
 	if err != nil {
@@ -118,6 +115,7 @@ func (h *Host) Reload(ctx context.Context) (notes []string, err error) {
 		return nil, err
 	}
 	h.current.Store(cfg)
+	h.moved()
 	h.API.Changed(h.rules.Set(rulesOf(cfg)))
 	h.registry.Rerate()
 	h.auditRisks(cfg)
@@ -252,96 +250,4 @@ func (h *Host) serves(plugin string) bool {
 func sameLaunch(a, b supervise.Plugin) bool {
 	a.Config, b.Config = nil, nil
 	return fmt.Sprintf("%#v", a) == fmt.Sprintf("%#v", b)
-}
-
-// watch follows the plugins folder and the config file until the host closes.
-func (h *Host) watch() {
-	w, err := fsnotify.NewWatcher()
-	if err != nil {
-		h.log.Warn("changes of the plugins folder and the config are not followed", "error", err)
-		return
-	}
-	cfg := h.cfg()
-	file := ""
-	if cfg.File != "" {
-		file = filepath.Join(cfg.Dir, filepath.Base(cfg.File))
-	}
-	for _, dir := range []string{cfg.Host.PluginDir, cfg.Dir} {
-		if err := w.Add(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-			h.log.Warn("changes are not followed", "folder", dir, "error", err)
-		}
-	}
-	h.watcher.Go(func() {
-		defer w.Close()
-		h.follow(w, file)
-	})
-}
-
-func (h *Host) follow(w *fsnotify.Watcher, file string) {
-	seen, _ := os.ReadFile(file) // an unreadable one is told by the reload
-	folder, text := false, false
-	timer := time.NewTimer(time.Hour)
-	timer.Stop()
-	defer timer.Stop()
-	for {
-		select {
-		case <-h.ctx.Done():
-			return
-		case e, ok := <-w.Events:
-			if !ok {
-				return
-			}
-			switch {
-			case e.Name == file:
-				text = true
-			case filepath.Dir(e.Name) == h.cfg().Host.PluginDir:
-				folder = true
-			default:
-				continue
-			}
-			timer.Reset(settleTime)
-		case err, ok := <-w.Errors:
-			if !ok {
-				return
-			}
-			h.log.Warn("a change may have been missed", "error", err)
-			folder = true
-			timer.Reset(settleTime)
-		case <-timer.C:
-			if now, err := os.ReadFile(file); text && err == nil && !bytes.Equal(now, seen) {
-				seen = now
-				h.reloadChanged(now)
-			} else if folder {
-				h.rescan()
-			}
-			folder, text = false, false
-		}
-	}
-}
-
-// reloadChanged takes up the config file, which now reads text.
-func (h *Host) reloadChanged(text []byte) {
-	if len(bytes.TrimSpace(text)) == 0 {
-		// Some editors empty a file before they write it, and take their time.
-		h.log.Warn("the config file is empty; the running config stays until it has text, or until a reload is asked for")
-		return
-	}
-	_, err := h.Reload(h.ctx)
-	switch {
-	case errors.As(err, new(errInForce)):
-		h.log.Error("the config was reloaded, with faults", "error", err)
-	case err != nil:
-		h.log.Error("the config was not reloaded; the running one stays", "error", err)
-	}
-}
-
-// rescan takes up what changed in the plugins folder.
-func (h *Host) rescan() {
-	ctx, cancel := context.WithTimeout(h.ctx, changeTime)
-	defer cancel()
-	h.changing.Lock()
-	defer h.changing.Unlock()
-	if err := h.apply(ctx, h.cfg()); err != nil && h.ctx.Err() == nil {
-		h.log.Error("a change of the plugins folder was not taken up", "error", err)
-	}
 }
