@@ -372,7 +372,7 @@ func TestKilled(t *testing.T) {
 
 // Many pages, several at a time, with a change of browsers in between: no process
 // stays, and the plugin's own memory is level.
-func TestManyPages(t *testing.T) {
+func TestRenderEndurance(t *testing.T) {
 	n := 24
 	if os.Getenv("BULKHEAD_ENDURANCE") != "" {
 		n = 220

@@ -2,17 +2,17 @@ package web
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/web/cache"
 	"github.com/bulkhead-dev/bulkhead/plugins/web/sites"
 	"github.com/bulkhead-dev/bulkhead/sdk"
 )
@@ -24,10 +24,11 @@ type browser struct {
 	search *searcher
 	pdf    *pdfReader
 	work   *workshop
+	data   func() string // the plugin's own folder; empty = none
 }
 
 func newBrowser() *browser {
-	b := &browser{conf: sdk.NewConfig(defaults()), pdf: newPDFReader(), work: newWorkshop()}
+	b := &browser{conf: sdk.NewConfig(defaults()), pdf: newPDFReader(), work: newWorkshop(), data: func() string { return "" }}
 	b.search = &searcher{conf: b.conf}
 	b.conf.Validate = validate
 	b.conf.Configure = func(_ context.Context, s *settings) error { return b.apply(s) }
@@ -36,7 +37,11 @@ func newBrowser() *browser {
 }
 
 func (b *browser) apply(s *settings) error {
-	f, err := newFetcher(s)
+	dir := b.data()
+	if dir != "" {
+		dir = filepath.Join(dir, "pages")
+	}
+	f, err := newFetcher(s, dir)
 	if err != nil {
 		return err
 	}
@@ -129,6 +134,10 @@ func (b *browser) page(ctx context.Context, call *sdk.Call, u *url.URL, render b
 	if p.status >= http.StatusBadRequest {
 		return "", statusError(p, doc)
 	}
+	notes = append(notes, remarks(ageNote(p.use, time.Now()))...)
+	if p.left {
+		notes = append(notes, remarks("on its way the page was redirected from https to http: who it comes from is not certain")...)
+	}
 	notes = append(notes, remarks(doc.note)...)
 	if doc.status != "" {
 		notes = append(notes, shellNote(doc.status, why))
@@ -161,6 +170,22 @@ func (b *browser) fromSite(ctx context.Context, p sites.Page, at *url.URL) (docu
 	}, func() document {
 		return document{title: title, markdown: bareText(p.HTML)}
 	})
+}
+
+// ageNote tells of a copy how old it is and what stands for it.
+func ageNote(use cache.Use, now time.Time) string {
+	if use.Fetched.IsZero() {
+		return ""
+	}
+	ago := func(t time.Time) string { return now.Sub(t).Round(time.Second).String() }
+	note := fmt.Sprintf("from the cache: fetched %s ago", ago(use.Fetched))
+	switch {
+	case use.Validated:
+		return note + " and unchanged since, as the server says now"
+	case use.Checked.After(use.Fetched):
+		note += fmt.Sprintf(", unchanged %s ago", ago(use.Checked))
+	}
+	return note + fmt.Sprintf("; the server was not asked now, as its copies may stand for %s", use.Fresh)
 }
 
 func remarks(note string) []string {
@@ -261,9 +286,8 @@ func shorten(text string) string {
 	return fmt.Sprintf("%s\n\n[Content truncated — %d chars omitted]", text[:end], utf8.RuneCountInString(text[end:]))
 }
 
-// keyBase names the parts of a page in working memory. The eight hex digits keep
-// a second visit, and an address alike in its first characters, from overwriting
-// the first.
+// keyBase names the parts of a page in working memory; the host adds what keeps a
+// second visit from overwriting the first.
 func keyBase(u *url.URL) string {
 	name := strings.Map(func(r rune) rune {
 		switch {
@@ -275,7 +299,5 @@ func keyBase(u *url.URL) string {
 	if len(name) > 80 {
 		name = name[:80]
 	}
-	var tag [4]byte
-	_, _ = rand.Read(tag[:]) // never fails
-	return "web-" + strings.TrimLeft(name, "_") + "-" + hex.EncodeToString(tag[:])
+	return "web-" + strings.TrimLeft(name, "_")
 }

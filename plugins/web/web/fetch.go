@@ -10,13 +10,16 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/andybalholm/brotli"
+	"golang.org/x/net/http/httpproxy"
+
+	"github.com/bulkhead-dev/bulkhead/plugins/web/cache"
 	"github.com/bulkhead-dev/bulkhead/sdk"
 	"github.com/bulkhead-dev/bulkhead/sdk/netguard"
-	"golang.org/x/net/http/httpproxy"
 )
 
 // maxRedirects is how many hops one page may take.
@@ -26,6 +29,7 @@ const maxRedirects = 10
 type fetcher struct {
 	guard     *netguard.Guard
 	client    *http.Client
+	pages     *http.Client // client with the cache in it, if there is one
 	timeout   time.Duration
 	max       int64
 	userAgent string
@@ -38,9 +42,12 @@ type fetched struct {
 	contentType string
 	body        []byte
 	cut         bool // the body was longer than the limit
+	left        bool // https was left for http on the way
+	use         cache.Use
 }
 
-func newFetcher(s *settings) (*fetcher, error) {
+// newFetcher makes a fetcher that keeps copies in a folder, unless that is empty.
+func newFetcher(s *settings, dir string) (*fetcher, error) {
 	g, err := netguard.New(s.AllowHosts)
 	if err != nil {
 		return nil, err
@@ -52,8 +59,26 @@ func newFetcher(s *settings) (*fetcher, error) {
 		}
 		return checkURL(req.URL)
 	}}
+	f.pages = f.client
+	if dir == "" {
+		return f, nil
+	}
+	if s.CacheSize == 0 {
+		return f, os.RemoveAll(dir)
+	}
+	store, err := cache.Open(dir, s.CacheSize.Bytes())
+	if err != nil {
+		return nil, fmt.Errorf("the cache can't be opened: %w", err)
+	}
+	pages := *f.client
+	pages.Transport = &cache.Transport{Next: f.client.Transport, Store: store, Scope: scope(s), Max: f.max}
+	f.pages = &pages
 	return f, nil
 }
+
+// scope is what decides which addresses are opened, and by whom: a copy that was
+// had under other settings is not shown.
+func scope(s *settings) string { return fmt.Sprintf("%q %q", s.AllowHosts, s.Proxy) }
 
 // newTransport dials what the guard admits, through the operator's proxy if there
 // is one.
@@ -132,10 +157,22 @@ func checkURL(u *url.URL) error {
 	return nil
 }
 
-// get fetches one page. A page with an error status is returned like any other.
+// get fetches one page, or takes a copy that is still good. A page with an error
+// status is returned like any other.
 func (f *fetcher) get(ctx context.Context, u *url.URL) (*fetched, error) {
+	return f.page(ctx, u, "")
+}
+
+// now is get that asks the server in any case.
+func (f *fetcher) now(ctx context.Context, u *url.URL) (*fetched, error) {
+	return f.page(ctx, u, "no-cache")
+}
+
+func (f *fetcher) page(ctx context.Context, u *url.URL, control string) (*fetched, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
+	p := &fetched{}
+	ctx = cache.Watch(ctx, &p.use)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, sdk.Errorf(sdk.InvalidArguments, "%q is not a web address: %w", u, err)
@@ -144,12 +181,18 @@ func (f *fetcher) get(ctx context.Context, u *url.URL) (*fetched, error) {
 	req.Header.Set("Accept", "text/html,application/xhtml+xml,application/json;q=0.9,text/*;q=0.9,*/*;q=0.5")
 	req.Header.Set("Accept-Language", "en,*;q=0.5")
 	req.Header.Set("Accept-Encoding", "gzip, br")
-	resp, err := f.client.Do(req)
+	if control != "" {
+		req.Header.Set("Cache-Control", control)
+	}
+	resp, err := f.pages.Do(req)
 	if err != nil {
 		return nil, f.explain(ctx, u, err)
 	}
 	defer resp.Body.Close()
-	p := &fetched{url: resp.Request.URL, status: resp.StatusCode, contentType: resp.Header.Get("Content-Type")}
+	p.url, p.status, p.contentType = resp.Request.URL, resp.StatusCode, resp.Header.Get("Content-Type")
+	for r := resp.Request; r.Response != nil && r.Response.Request != nil; r = r.Response.Request {
+		p.left = p.left || r.URL.Scheme == "http" && r.Response.Request.URL.Scheme == "https"
+	}
 	unpacked, err := unpack(resp)
 	if err != nil {
 		return nil, err
@@ -159,6 +202,8 @@ func (f *fetcher) get(ctx context.Context, u *url.URL) (*fetched, error) {
 		p.body, p.cut = p.body[:f.max], true
 	} else if err != nil {
 		return nil, f.explain(ctx, u, err)
+	} else {
+		_, _ = io.CopyN(io.Discard, resp.Body, 1) // to its end, which an unpacker may not have asked for
 	}
 	return p, nil
 }

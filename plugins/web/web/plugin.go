@@ -15,7 +15,7 @@ var guide string
 // Plugin builds the plugin.
 func Plugin() *sdk.Plugin {
 	b := newBrowser()
-	return &sdk.Plugin{
+	p := &sdk.Plugin{
 		Name: "web", Version: Version,
 		Settings: b.conf,
 		Tools:    b.tools(),
@@ -23,4 +23,6 @@ func Plugin() *sdk.Plugin {
 		Grants:   []string{"shared", "tool:browser_render"},
 		Sandbox:  sdk.Sandbox{Profile: "strict", Network: "all"},
 	}
+	b.data = func() string { return p.Facts().DataDir }
+	return p
 }

@@ -53,7 +53,7 @@ func (b *browser) downloadPDF(ctx context.Context, call *sdk.Call, in pdfArgs) (
 	if !yes.Accepted() {
 		return sdk.Result{}, sdk.Errorf(sdk.Denied, "the download of %s was not approved%s", u.Redacted(), because(yes.Reason))
 	}
-	p, err := b.fetch.Load().get(ctx, u)
+	p, err := b.fetch.Load().now(ctx, u)
 	if err != nil {
 		return sdk.Result{}, err
 	}
@@ -101,7 +101,7 @@ func (b *browser) capture(ctx context.Context, call *sdk.Call, in referenceArgs)
 	if err != nil {
 		return sdk.Result{}, err
 	}
-	p, err := b.fetch.Load().get(ctx, u)
+	p, err := b.fetch.Load().now(ctx, u)
 	if err != nil {
 		return sdk.Result{}, err
 	}

@@ -24,6 +24,7 @@ type settings struct {
 	FetchTimeout      sdk.Duration `hcl:"fetch_timeout,optional" doc:"Time for one page, redirects and body included."`
 	RenderTimeout     sdk.Duration `hcl:"render_timeout,optional" doc:"Time for rendering one page in a browser."`
 	MaxPageSize       sdk.Size     `hcl:"max_page_size,optional" doc:"Bytes read of one page; what is beyond is left out, and the result says so."`
+	CacheSize         sdk.Size     `hcl:"cache_size,optional" doc:"Bytes of copies of pages that are kept on disk; 0 keeps none."`
 	UserAgent         string       `hcl:"user_agent,optional" doc:"What the plugin calls itself."`
 	Proxy             string       `hcl:"proxy,optional" bulkhead:"sensitive" doc:"Address of an HTTP proxy, or none. Without it HTTPS_PROXY, HTTP_PROXY and NO_PROXY of the plugin's env are used; the host gives it only what its block names."`
 	SafeSearch        string       `hcl:"safe_search,optional" doc:"off, moderate or strict, when the call doesn't say."`
@@ -81,6 +82,7 @@ func defaults() settings {
 		FetchTimeout:      sdk.Duration(30 * time.Second),
 		RenderTimeout:     sdk.Duration(30 * time.Second),
 		MaxPageSize:       5 << 20,
+		CacheSize:         64 << 20,
 		UserAgent:         "Mozilla/5.0 (compatible; Bulkhead/" + Version + ")",
 	}
 }
@@ -107,6 +109,9 @@ func validate(_ context.Context, s *settings) sdk.Diagnostics {
 	}
 	if s.MaxPageSize < 1<<10 || s.MaxPageSize > 64<<20 {
 		d.Errorf(sdk.Attr("max_page_size"), "a size from 1KiB to 64MiB is wanted here, not %s", s.MaxPageSize)
+	}
+	if s.CacheSize != 0 && (s.CacheSize < 1<<20 || s.CacheSize > 4<<30) {
+		d.Errorf(sdk.Attr("cache_size"), "0 or a size from 1MiB to 4GiB is wanted here, not %s", s.CacheSize)
 	}
 	if s.Proxy != "" && s.Proxy != noProxy {
 		if u, err := url.Parse(s.Proxy); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
