@@ -90,6 +90,21 @@ type CallEvents struct {
 // sent as they are. A result that says the tool failed comes back as a Result
 // with its Error; err is for calls that gave none.
 func (h *Host) CallTool(ctx context.Context, tool string, arguments json.RawMessage, timeout time.Duration, events ...CallEvents) (Result, error) {
+	return h.callTool(ctx, &pluginv1.CallToolRequest{Tool: tool, Arguments: arguments}, timeout, events)
+}
+
+// CallOwnTool is CallTool for a tool that this plugin offers with WithSource(source).
+// When the host has given the name to another plugin, or to another source of this
+// one, nothing runs and the result's Error has the ref RefNameTaken.
+func (h *Host) CallOwnTool(ctx context.Context, tool, source string, arguments json.RawMessage, timeout time.Duration, events ...CallEvents) (Result, error) {
+	return h.callTool(ctx, &pluginv1.CallToolRequest{Tool: tool, Arguments: arguments, OwnSource: source}, timeout, events)
+}
+
+// RefNameTaken is the ref of errors that say that a name is another's.
+const RefNameTaken = "BH2015"
+
+func (h *Host) callTool(ctx context.Context, req *pluginv1.CallToolRequest, timeout time.Duration, events []CallEvents) (Result, error) {
+	req.Scope, req.TimeoutMs = h.scope, timeout.Milliseconds()
 	limit := hostSlow
 	if timeout > 0 {
 		limit = timeout + hostQuick // the host keeps the time, this is the backstop
@@ -100,16 +115,14 @@ func (h *Host) CallTool(ctx context.Context, tool string, arguments json.RawMess
 	if err != nil {
 		return Result{}, err
 	}
-	stream, err := client.CallTool(ctx, &pluginv1.CallToolRequest{
-		Scope: h.scope, Tool: tool, Arguments: arguments, TimeoutMs: timeout.Milliseconds(),
-	})
+	stream, err := client.CallTool(ctx, req)
 	if err != nil {
 		return Result{}, errorFromStatus(err)
 	}
 	for {
 		e, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return Result{}, Errorf(ExecutionFailed, "the call of %q ended without a result", tool).WithRef(refFailed)
+			return Result{}, Errorf(ExecutionFailed, "the call of %q ended without a result", req.GetTool()).WithRef(refFailed)
 		}
 		if err != nil {
 			return Result{}, errorFromStatus(err)

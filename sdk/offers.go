@@ -36,8 +36,9 @@ func newOffers(static Offer) *Offers {
 	return o
 }
 
-// Set puts a named set in place of the one it had before. Tools and prompts with
-// a mistake are left out and named in the error; the rest of the set is offered.
+// Set puts a named set in place of the one it had before. Its tools and prompts
+// with a mistake, or with a name that an earlier set offers, are left out and named
+// in the error; the rest of the set is offered.
 func (o *Offers) Set(name string, offer Offer) error {
 	offer, err := soundPart(offer)
 	o.mu.Lock()
@@ -46,7 +47,8 @@ func (o *Offers) Set(name string, offer Offer) error {
 		o.order = append(o.order, name)
 	}
 	o.sets[name] = offer
-	return errors.Join(err, o.bump())
+	o.bump()
+	return errors.Join(err, o.clashes(name))
 }
 
 // Remove takes a named set away.
@@ -58,7 +60,7 @@ func (o *Offers) Remove(name string) {
 	}
 	delete(o.sets, name)
 	o.order = slices.DeleteFunc(o.order, func(n string) bool { return n == name })
-	_ = o.bump() // fewer names can't clash anew
+	o.bump()
 }
 
 // SetPending tells the host that more is expected soon, while servers connect.
@@ -67,7 +69,7 @@ func (o *Offers) SetPending(pending bool) {
 	defer o.mu.Unlock()
 	if o.pending != pending {
 		o.pending = pending
-		_ = o.bump() // the names are the same
+		o.bump()
 	}
 }
 
@@ -76,17 +78,15 @@ func (o *Offers) ResourceUpdated(uris ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.updated = append(o.updated, uris...)
-	_ = o.bump() // the names are the same
+	o.bump()
 }
 
-// bump publishes a new revision; o.mu is held. The error names tools and prompts
-// that a set offers under a name which is taken: the first keeps it.
-func (o *Offers) bump() error {
+// bump publishes a new revision; o.mu is held.
+func (o *Offers) bump() {
 	o.revision++
 	o.index = o.build()
 	close(o.changed)
 	o.changed = make(chan struct{})
-	return o.clashes()
 }
 
 func (o *Offers) build() *offerIndex {
@@ -121,20 +121,26 @@ func (o *Offers) build() *offerIndex {
 	return ix
 }
 
-func (o *Offers) clashes() error {
+// clashes names what one set offers under a name which is taken: the first keeps it.
+func (o *Offers) clashes(of string) error {
 	var errs []error
+	refuse := func(kind, name, set, first string) {
+		if set == of {
+			errs = append(errs, fmt.Errorf("%s %q of %q is left out: %q offers that name", kind, name, set, first))
+		}
+	}
 	owner := map[string]string{}
 	look := func(set string, s Offer) {
 		for _, t := range s.Tools {
 			if first, taken := owner["tool "+t.spec.name]; taken {
-				errs = append(errs, fmt.Errorf("tool %q of %q is left out: %q offers that name", t.spec.name, set, first))
+				refuse("tool", t.spec.name, set, first)
 				continue
 			}
 			owner["tool "+t.spec.name] = set
 		}
 		for _, p := range s.Prompts {
 			if first, taken := owner["prompt "+p.Name]; taken {
-				errs = append(errs, fmt.Errorf("prompt %q of %q is left out: %q offers that name", p.Name, set, first))
+				refuse("prompt", p.Name, set, first)
 				continue
 			}
 			owner["prompt "+p.Name] = set

@@ -31,6 +31,7 @@ type FakeHost struct {
 	turns   []*pluginv1.Turn
 	answer  func(q Question) sdk.Answer
 	tools   map[string]func(arguments json.RawMessage) (sdk.Result, error)
+	foreign map[string]bool
 	handles int
 }
 
@@ -81,6 +82,17 @@ func (h *FakeHost) Tool(name string, f func(arguments json.RawMessage) (sdk.Resu
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.tools[name] = f
+}
+
+// Foreign makes names those of another plugin: the plugin's own tools of that name
+// are refused, as by a host.
+func (h *FakeHost) Foreign(names ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.foreign = map[string]bool{}
+	for _, n := range names {
+		h.foreign[n] = true
+	}
 }
 
 // Listed gives the tools activated or pinned in the session.
@@ -195,8 +207,12 @@ func (h *FakeHost) StateCompareAndSet(_ context.Context, r *pluginv1.StateCompar
 
 func (h *FakeHost) CallTool(r *pluginv1.CallToolRequest, stream grpc.ServerStreamingServer[pluginv1.InvokeEvent]) error {
 	h.mu.Lock()
-	f := h.tools[r.GetTool()]
+	f, foreign := h.tools[r.GetTool()], h.foreign[r.GetTool()]
 	h.mu.Unlock()
+	if foreign && r.GetOwnSource() != "" {
+		return stream.Send(&pluginv1.InvokeEvent{Event: &pluginv1.InvokeEvent_Result{Result: &pluginv1.Result{IsError: true,
+			Error: &pluginv1.Error{Code: string(sdk.Conflict), Ref: sdk.RefNameTaken, Message: fmt.Sprintf("tool %q is another plugin's", r.GetTool())}}}})
+	}
 	if f == nil {
 		return fault(codes.PermissionDenied, sdk.Denied, "no grant for tool %q", r.GetTool())
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-dev/bulkhead/sdk"
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
+	"google.golang.org/grpc/codes"
 )
 
 func (h *FakeHost) memoryKey(s *pluginv1.Scope, key string) (string, error) {
@@ -121,6 +122,11 @@ func (h *FakeHost) SessionActivate(_ context.Context, r *pluginv1.SessionActivat
 	defer h.mu.Unlock()
 	if _, err := h.namespace(r.GetScope()); err != nil {
 		return nil, err
+	}
+	for _, n := range r.GetNames() {
+		if h.foreign[n] {
+			return nil, fault(codes.PermissionDenied, sdk.Denied, "tool %q is another plugin's", n)
+		}
 	}
 	h.listed = append(h.listed, r.GetNames()...)
 	return &pluginv1.SessionActivateResponse{Activated: r.GetNames()}, nil

@@ -16,6 +16,8 @@ type Nested struct {
 	Tool      string
 	Arguments []byte
 	Timeout   time.Duration
+	// OwnSource, when set, is the source the tool must have, and Plugin its owner.
+	OwnSource string
 	Events    func(*pluginv1.InvokeEvent)
 }
 
@@ -32,7 +34,7 @@ func (p *Pipeline) CallWithin(ctx context.Context, live Live, n Nested) *Reply {
 	return p.run(ctx, &call{
 		Request: &Request{Caller: who, Tool: n.Tool, Arguments: n.Arguments, Timeout: n.Timeout, Raw: true,
 			Events: n.Events, TraceParent: parent.TraceParent, Hold: live.Root().Hold, Asked: live.Root().Asked},
-		name: n.Tool, args: n.Arguments, attempt: &pluginv1.Attempt{},
+		name: n.Tool, args: n.Arguments, attempt: &pluginv1.Attempt{}, ownSource: n.OwnSource,
 		chain: append(slices.Clone(parent.chain), n.Plugin), parent: parent,
 	})
 }
@@ -46,7 +48,7 @@ func (p *Pipeline) CallFor(ctx context.Context, agent *policy.Agent, s *session.
 	}
 	return p.run(ctx, &call{
 		Request: &Request{Caller: who, Tool: n.Tool, Arguments: n.Arguments, Timeout: n.Timeout, Raw: true, Events: n.Events},
-		name:    n.Tool, args: n.Arguments, attempt: &pluginv1.Attempt{},
+		name:    n.Tool, args: n.Arguments, attempt: &pluginv1.Attempt{}, ownSource: n.OwnSource,
 		chain: []string{n.Plugin},
 	})
 }

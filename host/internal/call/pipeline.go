@@ -83,6 +83,9 @@ type call struct {
 	clock   *clock
 	attempt *pluginv1.Attempt
 	taken   bool // it goes on with a frozen call
+	// ownSource is the source the tool must have, and the calling plugin its owner;
+	// empty = any.
+	ownSource string
 
 	openMu sync.Mutex
 	open   []store.Question // of nested calls that came back with them

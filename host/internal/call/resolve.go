@@ -26,6 +26,9 @@ func (p *Pipeline) resolve(ctx context.Context, c *call) error {
 			return p.missing(c, p.Registry.Snapshot())
 		}
 		if tool.Name != CallTool {
+			if c.ownSource != "" && (tool.Owner != c.plugin() || tool.Source != c.ownSource) {
+				return fault.New(fault.NameTaken, "tool %q is not the one of %s that plugin %q means: plugin %q has that name, with source %q", tool.Name, c.ownSource, c.plugin(), tool.Owner, tool.Source)
+			}
 			c.tool = tool
 			return nil
 		}

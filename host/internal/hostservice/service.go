@@ -255,7 +255,7 @@ func (s *service) CallTool(r *pluginv1.CallToolRequest, stream pluginv1.HostServ
 		return wire(err)
 	}
 	var broken error
-	n := call.Nested{Plugin: s.who.plugin, Tool: r.Tool, Arguments: r.Arguments, Timeout: time.Duration(r.TimeoutMs) * time.Millisecond,
+	n := call.Nested{Plugin: s.who.plugin, Tool: r.Tool, Arguments: r.Arguments, Timeout: time.Duration(r.TimeoutMs) * time.Millisecond, OwnSource: r.OwnSource,
 		Events: func(e *pluginv1.InvokeEvent) { broken = errors.Join(broken, stream.Send(e)) }}
 	var reply *call.Reply
 	if sc.live != nil {

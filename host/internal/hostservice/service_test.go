@@ -302,3 +302,38 @@ func TestFence(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// A call that must go to the caller's own tool of one source runs nothing else's,
+// whoever has the name.
+func TestOwnTools(t *testing.T) {
+	w := newWorld(t)
+	h := func(plugin string) *pluginv1.Scope {
+		handle, err := w.Sessions.Handle(t.Context(), plugin, w.ann, w.session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return byHandle(handle)
+	}
+	tool, _ := w.Calls.Registry.Snapshot().Tool("sleep")
+	for _, c := range []struct {
+		plugin, source string
+		number         uint64
+	}{{"two", tool.Source, 1}, {"two", "elsewhere", 1}, {"one", "elsewhere", w.plugins.Status()[0].Generation}} {
+		source := c.source
+		if source == "" {
+			source = "elsewhere"
+		}
+		out := &stream{ctx: t.Context()}
+		if err := w.For(c.plugin, c.number).CallTool(&pluginv1.CallToolRequest{Scope: h(c.plugin), Tool: "sleep", Arguments: []byte(`{"ms":1}`), OwnSource: source}, out); err != nil {
+			t.Fatal(err)
+		}
+		if got := out.last.GetResult().GetError().GetRef(); got != string(fault.NameTaken) {
+			t.Errorf("%s with source %q: %q", c.plugin, source, got)
+		}
+	}
+	select {
+	case id := <-w.plugins.ids:
+		t.Errorf("call %s reached a plugin", id)
+	default:
+	}
+}

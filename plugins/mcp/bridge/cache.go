@@ -43,8 +43,7 @@ func (s *server) recall() {
 		return
 	}
 	c.Surface.Notes = nil
-	s.full.Store(c.Surface)
-	s.publish(s.viewOf(c.Surface))
+	s.publish(c.Surface)
 }
 
 // keep writes the cache; without it the bridge only starts less well.

@@ -55,22 +55,26 @@ func (b *Bridge) findTools(ctx context.Context, call *sdk.Call, a arguments) (sd
 			limit = min(max(int(n), 1), 25)
 		}
 	}
-	tools, prompts, toolEntries, promptEntries := b.catalogue()
+	find := func() (tools, prompts []found, names []string) {
+		allTools, allPrompts, toolEntries, promptEntries := b.catalogue()
+		for _, i := range rank.Find(query, toolEntries, limit) {
+			tools, names = append(tools, allTools[i]), append(names, allTools[i].Name)
+		}
+		for _, i := range rank.Find(query, promptEntries, limit) {
+			prompts, names = append(prompts, allPrompts[i]), append(names, allPrompts[i].Name)
+		}
+		return tools, prompts, names
+	}
+	tools, prompts, names := find()
+	if b.lostAny(ctx, call, names) {
+		tools, prompts, names = find()
+	}
 	out := struct {
 		Query   string  `json:"query"`
 		Tools   []found `json:"tools"`
 		Prompts []found `json:"prompts,omitempty"`
 		Note    string  `json:"note"`
-	}{Query: query, Tools: []found{}}
-	var names []string
-	for _, i := range rank.Find(query, toolEntries, limit) {
-		out.Tools = append(out.Tools, tools[i])
-		names = append(names, tools[i].Name)
-	}
-	for _, i := range rank.Find(query, promptEntries, limit) {
-		out.Prompts = append(out.Prompts, prompts[i])
-		names = append(names, prompts[i].Name)
-	}
+	}{Query: query, Tools: append([]found{}, tools...), Prompts: prompts}
 	if len(names) == 0 {
 		out.Note = "Nothing here does that. Try other words for what the tool should do, or mcp_list_services for what there is."
 		if n := b.missing(); n != "" {

@@ -225,6 +225,9 @@ func (b *Bridge) details(ctx context.Context, call *sdk.Call, a arguments) (sdk.
 	if err != nil {
 		return sdk.Result{}, err
 	}
+	if b.lostAny(ctx, call, v.typedNames()) {
+		v = s.last()
+	}
 	tools, typed := v.tools, v.typedNames()
 	if name := a.optional("tool_name"); name != "" {
 		t, ok := v.tool(name)
@@ -330,11 +333,7 @@ func (b *Bridge) invokeTool(ctx context.Context, call *sdk.Call, a arguments) (s
 		return sdk.Result{}, sdk.Errorf(sdk.InvalidArguments, `%q of %q needs %s inside arguments: {"server_name":%q,"tool_name":%q,"arguments":%s}`,
 			t.Name, s.conf.Name, strings.Join(t.Required, ", "), s.conf.Name, t.Name, quote(example))
 	}
-	result, err := call.Host().CallTool(ctx, t.typed, inner, 0, sdk.CallEvents{Progress: call.Progress})
-	if err == nil && result.Error != nil {
-		return sdk.Result{}, result.Error
-	}
-	return result, err
+	return s.callOwn(ctx, call, t.Name, inner)
 }
 
 // inner are the target's arguments: under arguments, params or args, or what

@@ -23,8 +23,8 @@ const (
 	maxDescription = 16 << 10
 )
 
-// publish offers what a view holds.
-func (s *server) publish(v *view) {
+// offer offers what a view holds; the error names what is left out.
+func (s *server) offer(v *view) error {
 	s.newest.Store(v)
 	var o sdk.Offer
 	for _, t := range v.tools {
@@ -52,10 +52,11 @@ func (s *server) publish(v *view) {
 			})
 		}
 	}
-	if err := s.b.plugin.Offers().Set(s.set(), o); err != nil {
-		s.log.Warn("part of what the server offers is left out", "reason", err)
-	}
+	return s.b.plugin.Offers().Set(s.set(), o)
 }
+
+// source is what the host knows the server's tools by.
+func (s *server) source() string { return "mcp:" + s.conf.Name }
 
 // ours reports whether a server may own a URI: some schemes are the host's.
 func ours(uri string) bool {
@@ -67,7 +68,7 @@ func (s *server) options(extra ...sdk.ToolOption) []sdk.ToolOption {
 	c := s.inForce()
 	timeout := c.CallTimeout(&s.conf) + slack
 	out := append([]sdk.ToolOption{
-		sdk.WithSource("mcp:" + s.conf.Name), sdk.WithGroup("mcp"), sdk.WithTimeout(min(timeout, hostMax)),
+		sdk.WithSource(s.source()), sdk.WithGroup("mcp"), sdk.WithTimeout(min(timeout, hostMax)),
 		sdk.WithTier(settings.Tiers[s.conf.Tier]), sdk.OpenWorld(),
 	}, extra...)
 	return out

@@ -36,6 +36,7 @@ type Bridge struct {
 	changing sync.Mutex // held while servers are added and removed as a whole
 	file     *jsonFile  // the mcp.json; nil = none
 
+	names   names
 	pending pending
 	tasks   tasks
 	// background is what Activate starts and Drain waits for, beside the servers.
@@ -76,15 +77,17 @@ func (b *Bridge) configure(_ context.Context, s *settings.Settings) error {
 		return err
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	for _, conf := range servers {
-		one := b.add(conf, conf.Agents)
-		one.settings = s
+		b.add(conf, conf.Agents).settings = s
+	}
+	b.mu.Unlock()
+	all := b.all()
+	for _, one := range all {
 		if one.state != stateRefused {
 			one.recall()
 		}
 	}
-	b.plugin.Offers().SetPending(len(b.servers) > 0)
+	b.plugin.Offers().SetPending(len(all) > 0)
 	return nil
 }
 
@@ -274,6 +277,7 @@ func (b *Bridge) replace(new *settings.Settings, servers []settings.Server, same
 			b.plugin.Offers().Remove(s.set())
 		}
 	}
+	b.renamed()
 	if run != nil {
 		for _, s := range fresh {
 			s.start(run)
@@ -296,8 +300,7 @@ func (s *server) inherit(old *server) bool {
 	if full == nil || s.status().State == stateRefused || source(s.conf) != source(old.conf) {
 		return false
 	}
-	s.full.Store(full)
-	s.publish(s.viewOf(full))
+	s.publish(full)
 	return true
 }
 

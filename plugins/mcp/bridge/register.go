@@ -180,6 +180,7 @@ func (b *Bridge) forget(s *server) {
 	s.halt()
 	b.plugin.Offers().Remove(s.set())
 	s.discard()
+	b.renamed()
 }
 
 // identity of a server's settings as far as they say which server it is and what

@@ -207,8 +207,7 @@ func (s *server) connect(ctx context.Context) (*link, error) {
 	}
 	s.remember(ctx, conn.Known)
 	l := &link{server: s, conn: conn}
-	s.full.Store(surface)
-	l.view.Store(s.viewOf(surface))
+	l.view.Store(s.publish(surface))
 	s.up(l)
 	s.keep(surface)
 	s.summarize(ctx, &conn.Info, l.view.Load())
@@ -268,9 +267,7 @@ func (s *server) refresh(ctx context.Context, l *link) {
 	if surface.Fingerprint != "" && surface.Fingerprint == before.surface.Fingerprint {
 		return
 	}
-	s.full.Store(surface)
-	l.view.Store(s.viewOf(surface))
-	s.publish(l.view.Load())
+	l.view.Store(s.publish(surface))
 	s.keep(surface)
 	s.summarize(ctx, &l.conn.Info, l.view.Load())
 }
@@ -290,7 +287,6 @@ func (s *server) deny(l *link, err error) {
 }
 
 func (s *server) up(l *link) {
-	s.publish(l.view.Load())
 	s.update(func() {
 		s.link, s.state, s.reason, s.next = l, stateReady, nil, time.Time{}
 		s.attempts++

@@ -11,6 +11,7 @@ import (
 
 // view is what is offered of a server: immutable, made anew with each look.
 type view struct {
+	of      *downstream.Surface // what it is a view of
 	surface *downstream.Surface // without what the filters leave out
 	tools   []entry
 	prompts []promptEntry
@@ -28,7 +29,8 @@ type promptEntry struct {
 	typed, name string
 }
 
-func (s *server) viewOf(full *downstream.Surface) *view {
+// viewOf makes a view; taken are names that a server with bare ones can't have.
+func (s *server) viewOf(full *downstream.Surface, taken *takenNames) *view {
 	surface := *full
 	surface.Tools = slices.DeleteFunc(slices.Clone(full.Tools), func(t downstream.Tool) bool {
 		return !admits(s.conf.AllowedTools, s.conf.DeniedTools, t.Name)
@@ -42,8 +44,13 @@ func (s *server) viewOf(full *downstream.Surface) *view {
 	surface.Resources = slices.DeleteFunc(slices.Clone(full.Resources), byURI)
 	surface.Templates = slices.DeleteFunc(slices.Clone(full.Templates), byURI)
 
-	v := &view{surface: &surface}
-	scheme := naming.Scheme{Server: s.conf.Name, Bare: s.conf.Naming == "bare"}
+	v := &view{of: full, surface: &surface}
+	scheme := naming.Scheme{Server: s.conf.Name, Bare: s.bare()}
+	prompts := scheme
+	if taken != nil && s.bare() {
+		scheme.Taken = func(n string) bool { return taken.tools[strings.ToLower(n)] }
+		prompts.Taken = func(n string) bool { return taken.prompts[strings.ToLower(n)] }
+	}
 	names := make([]string, len(surface.Tools))
 	for i, t := range surface.Tools {
 		names[i] = t.Name
@@ -58,7 +65,7 @@ func (s *server) viewOf(full *downstream.Surface) *view {
 	for _, p := range surface.Prompts {
 		names = append(names, p.Name)
 	}
-	asTools, asPrompts := scheme.Prompts(names, typed), scheme.Tools(names)
+	asTools, asPrompts := scheme.Prompts(names, typed), prompts.Tools(names)
 	for i := range surface.Prompts {
 		if asTools[i] != "" {
 			v.prompts = append(v.prompts, promptEntry{&surface.Prompts[i], asTools[i], asPrompts[i]})
@@ -132,6 +139,21 @@ func (v *view) typedNames() []string {
 		out[i] = t.typed
 	}
 	return out
+}
+
+// promptTools are the names of the tools that stand for prompts.
+func (v *view) promptTools() []string {
+	out := make([]string, len(v.prompts))
+	for i, p := range v.prompts {
+		out[i] = p.typed
+	}
+	return out
+}
+
+// sameNames reports whether two views have the same things under the same names.
+func (v *view) sameNames(other *view) bool {
+	return other != nil && v.of == other.of && slices.Equal(v.typedNames(), other.typedNames()) && slices.Equal(v.promptTools(), other.promptTools()) &&
+		slices.EqualFunc(v.prompts, other.prompts, func(a, b promptEntry) bool { return a.name == b.name })
 }
 
 // last is the newest view there was, also of a server that is down.

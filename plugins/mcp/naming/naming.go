@@ -27,7 +27,12 @@ func Clean(s string) string {
 type Scheme struct {
 	Server string
 	Bare   bool // the server's own names, without its prefix
+	// Taken says that a name is another's; nil = none is. What would have it is named
+	// with a hash, as where two names of the server are alike.
+	Taken func(name string) bool
 }
+
+func (s Scheme) taken(name string) bool { return s.Taken != nil && s.Taken(name) }
 
 // Tools gives a typed name for each of a server's tools, in order. Names the
 // server uses twice get one typed name: the later is empty.
@@ -55,7 +60,7 @@ func (s Scheme) names(originals []string, suffix string, used map[string]bool) [
 		if seen[name] || name == "" {
 			continue
 		}
-		if exact && !used[plain] {
+		if exact && !used[plain] && !s.taken(plain) {
 			out[i], used[plain], seen[name] = plain, true, true
 		}
 	}
@@ -72,7 +77,7 @@ func (s Scheme) names(originals []string, suffix string, used map[string]bool) [
 		}
 		seen[name] = true
 		plain, _ := s.plain(name, suffix)
-		if len(plain) > Max || used[plain] || claims[plain] > 1 || strings.Trim(Clean(name), "-") == "" {
+		if len(plain) > Max || used[plain] || s.taken(plain) || claims[plain] > 1 || strings.Trim(Clean(name), "-") == "" {
 			plain = s.hashed(name, suffix)
 		}
 		if used[plain] {

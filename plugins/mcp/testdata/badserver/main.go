@@ -211,6 +211,9 @@ func (s *server) tools(params json.RawMessage) string {
 	if has("rows") {
 		list += rowsTools
 	}
+	if has("own-names") {
+		list += `,{"name":"mcp_answer","inputSchema":{"type":"object"}},{"name":"mcp_list_services","inputSchema":{"type":"object"}}`
+	}
 	if has("schemas") {
 		list += `,{"name":"huge","description":"` + strings.Repeat("d", 1_100_000) + `","inputSchema":{"type":"object"}}`
 	}

@@ -6470,11 +6470,14 @@ func (x *Turn) GetAtMs() int64 {
 }
 
 type CallToolRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Scope         *Scope                 `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
-	Tool          string                 `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
-	Arguments     []byte                 `protobuf:"bytes,3,opt,name=arguments,proto3" json:"arguments,omitempty"`
-	TimeoutMs     int64                  `protobuf:"varint,4,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Scope     *Scope                 `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
+	Tool      string                 `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
+	Arguments []byte                 `protobuf:"bytes,3,opt,name=arguments,proto3" json:"arguments,omitempty"`
+	TimeoutMs int64                  `protobuf:"varint,4,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	// When set, the tool must be the calling plugin's own and come from this source;
+	// else the call is refused before anything runs. A name may be another's by then.
+	OwnSource     string `protobuf:"bytes,5,opt,name=own_source,json=ownSource,proto3" json:"own_source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6535,6 +6538,13 @@ func (x *CallToolRequest) GetTimeoutMs() int64 {
 		return x.TimeoutMs
 	}
 	return 0
+}
+
+func (x *CallToolRequest) GetOwnSource() string {
+	if x != nil {
+		return x.OwnSource
+	}
+	return ""
 }
 
 type DeriveRunRequest struct {
@@ -7201,13 +7211,15 @@ const file_bulkhead_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x16\n" +
 	"\x06author\x18\x03 \x01(\tR\x06author\x12\x13\n" +
-	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs\"\x93\x01\n" +
+	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs\"\xb2\x01\n" +
 	"\x0fCallToolRequest\x12/\n" +
 	"\x05scope\x18\x01 \x01(\v2\x19.bulkhead.plugin.v1.ScopeR\x05scope\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x1c\n" +
 	"\targuments\x18\x03 \x01(\fR\targuments\x12\x1d\n" +
 	"\n" +
-	"timeout_ms\x18\x04 \x01(\x03R\ttimeoutMs\"y\n" +
+	"timeout_ms\x18\x04 \x01(\x03R\ttimeoutMs\x12\x1d\n" +
+	"\n" +
+	"own_source\x18\x05 \x01(\tR\townSource\"y\n" +
 	"\x10DeriveRunRequest\x12\x16\n" +
 	"\x06handle\x18\x01 \x01(\tR\x06handle\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x18\n" +
