@@ -237,13 +237,13 @@ func (s *server) answer(ctx context.Context, whose []*asking, params json.RawMes
 	log := elicit.Asked{Action: "decline"}
 	q, err := elicit.Read(params)
 	if q != nil && q.Form != nil {
-		log.Message = q.Form.Message
+		log.Message = s.hide.Text(q.Form.Message)
 		for _, f := range q.Form.Fields {
 			log.Fields = append(log.Fields, f.Name)
 		}
 	}
 	if q != nil && q.URL != nil {
-		log.Message = q.URL.Message
+		log.Message = s.hide.Text(q.URL.Message)
 	}
 	end := func(action, why string, content json.RawMessage) answered {
 		log.Action, log.Why = action, why

@@ -168,8 +168,21 @@ func (s *server) left(ctx context.Context, l *link) error {
 	}
 }
 
-// failure turns what went wrong into an error with a code.
+// failure turns what went wrong into an error with a code, which repeats none of the
+// server's secrets.
 func (s *server) failure(ctx context.Context, what string, limit time.Duration, err error) error {
+	err = s.coded(ctx, what, limit, err)
+	var own *sdk.Error
+	if errors.As(err, &own) && s.hide.Text(own.Message) != own.Message {
+		quiet := *own
+		quiet.Message = s.hide.Text(own.Message)
+		return &quiet
+	}
+	return err
+}
+
+// coded is failure before secrets are taken out.
+func (s *server) coded(ctx context.Context, what string, limit time.Duration, err error) error {
 	var own *sdk.Error
 	var rpc *downstream.RPCError
 	var auth *downstream.AuthError
@@ -198,7 +211,7 @@ func (s *server) failure(ctx context.Context, what string, limit time.Duration, 
 	if errors.Is(err, errRepeated) {
 		return sdk.Errorf(sdk.ExecutionFailed, "server %q was lost while %s ran: %v", s.conf.Name, what, err).After(0)
 	}
-	return sdk.Errorf(sdk.ExecutionFailed, "server %q was lost while %s ran: %v; it was not repeated, since it may have had its effect", s.conf.Name, what, err).After(0)
+	return sdk.Errorf(sdk.ExecutionFailed, "server %q was lost while %s ran: %v; it was not repeated, since it may have had its effect", s.conf.Name, what, err)
 }
 
 func (s *server) timeoutSetting() string {
@@ -213,14 +226,14 @@ func (s *server) timeoutSetting() string {
 func (s *server) toolFailure(ctx context.Context, name string, tool *downstream.Tool, args json.RawMessage, limit time.Duration, err error) (sdk.Result, error) {
 	var rpc *downstream.RPCError
 	if pages := downstream.PagesFirst(err); len(pages) > 0 {
-		return sdk.Result{}, sdk.Errorf(sdk.AuthRequired, "server %q wants a page visited before it runs %q: %s; ask the user to do so, then call again", s.conf.Name, name, strings.Join(pages, "; "))
+		return sdk.Result{}, sdk.Errorf(sdk.AuthRequired, "server %q wants a page visited before it runs %q: %s; ask the user to do so, then call again", s.conf.Name, name, s.hide.Text(strings.Join(pages, "; ")))
 	}
 	if tool != nil && errors.As(err, &rpc) && downstream.BadParams(err) {
 		text := rpc.Error()
 		if strings.Contains(strings.ToLower(text), "unknown tool") {
-			return sdk.Result{}, sdk.Errorf(sdk.ToolNotFound, "server %q: %s; call mcp_get_service_details to see what it has now", s.conf.Name, clip(text, 2000))
+			return sdk.Result{}, sdk.Errorf(sdk.ToolNotFound, "server %q: %s; call mcp_get_service_details to see what it has now", s.conf.Name, clip(s.hide.Text(text), 2000))
 		}
-		return sdk.Failure("%s", withHint(clip(text, 8000), tool, args)), nil
+		return sdk.Failure("%s", withHint(clip(s.hide.Text(text), 8000), tool, args)), nil
 	}
 	return sdk.Result{}, s.failure(ctx, fmt.Sprintf("the tool %q", name), limit, err)
 }

@@ -79,7 +79,10 @@ func TestABareNameOfAnotherPlugin(t *testing.T) {
 		s := ending(t, startBridge(t, b, c))
 		awaitTool(t, s, "echo")
 		s.Host.Foreign("echo")
-		s.Host.Tool("echo", func(json.RawMessage) (sdk.Result, error) { t.Error("another plugin's tool ran"); return sdk.Result{}, nil })
+		s.Host.Tool("echo", func(json.RawMessage) (sdk.Result, error) {
+			t.Error("another plugin's tool ran")
+			return sdk.Result{}, nil
+		})
 		alias := ""
 		switch way {
 		case "mcp_invoke_tool":
@@ -114,4 +117,3 @@ func TestBareNamesOfTheBridge(t *testing.T) {
 	awaitTool(t, s, "mcp_answer")
 	s.Call("mcp_answer", `{}`).WantError("invalid_arguments", "question_id")
 }
-

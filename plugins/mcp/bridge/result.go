@@ -29,10 +29,10 @@ func (b *Bridge) result(s *server, tool *downstream.Tool, args, raw json.RawMess
 		Type       string            `json:"resultType"`
 	}
 	if err := json.Unmarshal(raw, &r); err != nil {
-		return sdk.Result{}, sdk.Errorf(sdk.ExecutionFailed, "server %q answered %q with what is no tool result: %s", s.conf.Name, tool.Name, clip(string(raw), 200))
+		return sdk.Result{}, sdk.Errorf(sdk.ExecutionFailed, "server %q answered %q with what is no tool result: %s", s.conf.Name, tool.Name, clip(s.hide.Text(string(raw)), 200))
 	}
 	if r.Type != "" && r.Type != "complete" {
-		return sdk.Result{}, sdk.Errorf(sdk.ExecutionFailed, "server %q answered %q with a result of type %q, which was not asked for and is not supported yet", s.conf.Name, tool.Name, r.Type)
+		return sdk.Result{}, sdk.Errorf(sdk.ExecutionFailed, "server %q answered %q with a result of type %q, which was not asked for and is not supported yet", s.conf.Name, tool.Name, clip(s.hide.Text(r.Type), 60))
 	}
 	out := sdk.Result{IsError: r.IsError}
 	if string(r.Structured) != "null" {

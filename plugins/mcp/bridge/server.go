@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +19,7 @@ import (
 
 	"github.com/bulkhead-dev/bulkhead/plugins/mcp/downstream"
 	"github.com/bulkhead-dev/bulkhead/plugins/mcp/guard"
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/hide"
 	"github.com/bulkhead-dev/bulkhead/plugins/mcp/settings"
 )
 
@@ -36,6 +40,12 @@ const (
 	settledAfter = 10 * time.Second
 	// debounce gathers notices of changes into one look.
 	debounce = 500 * time.Millisecond
+	// maxDebounce is what lies between two looks at a server that changes all the time,
+	// and churning from where on its status says so.
+	maxDebounce = 30 * time.Second
+	churning    = 4 * time.Second
+	// maxTouched is how many resources that changed the host is told of at once.
+	maxTouched = 1000
 )
 
 // server is one configured server. Its owner goroutine is run.
@@ -46,6 +56,7 @@ type server struct {
 	agent    bool               // registered by an agent
 	id       string
 	log      *slog.Logger
+	hide     *hide.Values // its own secrets
 	allow    func(netip.AddrPort) error
 	guards   []*guard.Guard
 
@@ -54,6 +65,7 @@ type server struct {
 	written atomic.Pointer[summarized]
 	wake    chan struct{} // somebody wants a connection now
 	changed chan struct{} // the server said that its offer changed
+	updated chan struct{} // a resource changed
 	renewed chan *link    // this link is of no more use
 	quit    chan struct{}
 	stop    sync.Once
@@ -69,14 +81,18 @@ type server struct {
 	attempts int
 	change   chan struct{}
 	known    downstream.Known // the owner's alone
+	churn    time.Duration    // between looks at a server that changes all the time; 0 = it does not
+	touched  map[string]bool  // resources that changed since the host was told
 
 	askMu  sync.Mutex
 	asking map[*asking]bool // requests that run, to which questions may belong
 }
 
 func newServer(b *Bridge, conf settings.Server, agent bool) *server {
-	s := &server{b: b, conf: conf, agent: agent, id: identity(&conf), log: b.plugin.Logger().With("server", conf.Name),
-		wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), renewed: make(chan *link, 1), quit: make(chan struct{}),
+	secrets := hide.New(secretsOf(&conf)...)
+	s := &server{b: b, conf: conf, agent: agent, id: identity(&conf), hide: secrets,
+		log:  slog.New(hide.Log(b.plugin.Logger().Handler(), secrets)).With("server", conf.Name),
+		wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), updated: make(chan struct{}, 1), renewed: make(chan *link, 1), quit: make(chan struct{}),
 		state: stateWaiting, change: make(chan struct{})}
 	if agent {
 		s.allow = b.mayDial(conf.URL)
@@ -86,6 +102,22 @@ func newServer(b *Bridge, conf settings.Server, agent bool) *server {
 		s.state, s.reason, s.attempts = stateRefused, errors.New(why), 1
 	}
 	return s
+}
+
+// secretsOf are the values of a server's settings that nothing said of it repeats:
+// what is in env and headers, its credentials, and the query of its address.
+func secretsOf(c *settings.Server) []string {
+	out := append(slices.Collect(maps.Values(c.Env)), slices.Collect(maps.Values(c.Headers))...)
+	if c.Auth != nil {
+		out = append(out, c.Auth.Bearer)
+	}
+	if u, err := url.Parse(c.URL); err == nil {
+		for _, values := range u.Query() {
+			out = append(out, values...)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 func (s *server) set() string { return "server " + strings.ToLower(s.conf.Name) }
@@ -189,7 +221,7 @@ func (s *server) connect(ctx context.Context) (*link, error) {
 	defer cancel()
 	conn, err := downstream.Connect(try, s.target(), downstream.Events{
 		Changed:         func(downstream.Change) { poke(s.changed) },
-		ResourceUpdated: func(uri string) { s.b.plugin.Offers().ResourceUpdated(uri) },
+		ResourceUpdated: s.touch,
 		Asked:           s.onConnection,
 	})
 	var surface *downstream.Surface
@@ -223,6 +255,10 @@ func (s *server) serve(ctx context.Context, l *link) {
 		defer t.Stop()
 		tick = t.C
 	}
+	// A server that says all the time that it changed is looked at ever more rarely.
+	var due, told <-chan time.Time
+	var looked time.Time
+	wait := debounce
 	for {
 		select {
 		case <-ctx.Done():
@@ -235,20 +271,57 @@ func (s *server) serve(ctx context.Context, l *link) {
 				return
 			}
 		case <-s.changed:
-			select {
-			case <-time.After(debounce):
-			case <-ctx.Done():
-				return
+			if due == nil {
+				if wait = min(2*wait, maxDebounce); looked.IsZero() || time.Since(looked) > wait {
+					wait = debounce
+				}
+				due = time.After(wait)
 			}
+		case <-due:
+			due = nil
 			select {
 			case <-s.changed:
 			default:
 			}
+			s.update(func() {
+				if s.churn = 0; wait > churning {
+					s.churn = wait
+				}
+			})
 			s.refresh(ctx, l)
+			looked = time.Now()
+		case <-s.updated:
+			if told == nil {
+				told = time.After(debounce)
+			}
+		case <-told:
+			told = nil
+			s.tellTouched()
 		case <-tick:
 			s.refresh(ctx, l)
 		}
 	}
+}
+
+// touch notes that a resource changed; the host is told of many at once.
+func (s *server) touch(uri string) {
+	s.mu.Lock()
+	if s.touched == nil {
+		s.touched = map[string]bool{}
+	}
+	if len(s.touched) < maxTouched && len(uri) <= 4096 {
+		s.touched[uri] = true
+	}
+	s.mu.Unlock()
+	poke(s.updated)
+}
+
+func (s *server) tellTouched() {
+	s.mu.Lock()
+	uris := slices.Sorted(maps.Keys(s.touched))
+	s.touched = nil
+	s.mu.Unlock()
+	s.b.plugin.Offers().ResourceUpdated(uris...)
 }
 
 // refresh lists anew on the connection there is.
@@ -282,7 +355,7 @@ func (s *server) renew(l *link) {
 
 // deny tells that credentials are not taken.
 func (s *server) deny(l *link, err error) {
-	s.update(func() { s.reason = err })
+	s.update(func() { s.reason = s.hide.Error(err) })
 	s.renew(l)
 }
 
@@ -312,7 +385,7 @@ func (s *server) down(l *link) {
 	s.update(func() {
 		s.link, s.state = nil, stateFailed
 		if s.reason == nil {
-			s.reason = l.conn.Err()
+			s.reason = s.hide.Error(l.conn.Err())
 		}
 		if s.reason == nil {
 			s.reason = errors.New("the connection is made anew")
@@ -330,7 +403,7 @@ func (s *server) failed(ctx context.Context, err error) {
 		s.discard()
 	}
 	s.update(func() {
-		s.state, s.reason = state, err
+		s.state, s.reason = state, s.hide.Error(err)
 		s.attempts++
 	})
 	if ctx.Err() == nil {
@@ -373,9 +446,16 @@ func (s *server) status() status {
 		if n := s.link.conn.Noise(); n.Lines > 0 {
 			st.Note = fmt.Sprintf("%d lines on stdout that are no messages, the first: %s", n.Lines, n.First)
 		}
+		if s.link.conn.Slowed() > 0 {
+			st.Note = strings.TrimPrefix(st.Note+"; it sends more than is read of it, and has to wait", "; ")
+		}
+		if s.churn > 0 {
+			st.Note = strings.TrimPrefix(fmt.Sprintf("%s; it says again and again that its offer changed, and is looked at every %s", st.Note, s.churn), "; ")
+		}
 		if notes := s.link.view.Load().surface.Notes; len(notes) > 0 {
 			st.Note = strings.TrimPrefix(st.Note+"; "+strings.Join(notes[:min(len(notes), 3)], "; "), "; ")
 		}
+		st.Note = s.hide.Text(st.Note)
 	}
 	return st
 }
@@ -406,6 +486,7 @@ func (s *server) target() downstream.Target {
 		Name: s.conf.Name, Transport: transport, Known: s.known, URL: s.conf.URL, Headers: headers, AllowAddr: s.allow,
 		Command: s.conf.Command, Dir: s.conf.Dir, Env: s.conf.Env, CallTimeout: c.CallTimeout(&s.conf), Log: s.log, ClientVersion: Version,
 		Walls: downstream.Walls{SharedDir: facts.SharedDir}, Isolated: s.conf.Isolation == "server", Asks: s.asks(),
+		Secrets: secretsOf(&s.conf),
 	}
 	if s.conf.Stdio() {
 		t.Walls.Home = filepath.Join(facts.DataDir, "servers", s.conf.Name)

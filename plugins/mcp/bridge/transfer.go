@@ -87,7 +87,7 @@ func (x *transfer) upload(ctx context.Context, field, name string, size int64, f
 		return "", fmt.Errorf("the upload to %s failed: %w", x.where(), err)
 	}
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusCreated {
-		return "", fmt.Errorf("the upload to %s was answered with HTTP %d: %s", x.where(), resp.StatusCode, clip(strings.TrimSpace(string(body)), 300))
+		return "", fmt.Errorf("the upload to %s was answered with HTTP %d: %s", x.where(), resp.StatusCode, clip(x.s.hide.Text(strings.TrimSpace(string(body))), 300))
 	}
 	answer, ok := splice.Object(json.RawMessage(body))
 	for _, key := range []string{"attachmentId", "id"} {

@@ -61,6 +61,35 @@ func (c *Conn) legacyCapabilities() map[string]any {
 	return map[string]any{"elicitation": map[string]any{"form": map[string]any{}}}
 }
 
+// answer answers a request that came on a program's stdout.
+func (c *Conn) answer(line json.RawMessage) {
+	var req transport.JSONRPCRequest
+	if json.Unmarshal(line, &req) != nil {
+		return // an id of a kind that no answer could name
+	}
+	resp, err := c.asked(c.ctx, req)
+	if err != nil || resp == nil {
+		return
+	}
+	raw, err := json.Marshal(resp)
+	if err == nil {
+		_, err = c.prog.Write(append(raw, '\n'))
+	}
+	if err != nil {
+		c.log.Debug("an answer was not taken", "method", req.Method, "error", err)
+	}
+}
+
+// askedOverHTTP is asked for requests in streams, which the library hands on. They
+// are counted where they are read; one is over when the tripper has sent its answer.
+func (c *Conn) askedOverHTTP(ctx context.Context, req transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
+	resp, err := c.asked(ctx, req)
+	if err != nil || resp == nil {
+		c.flow.answered()
+	}
+	return resp, err
+}
+
 // asked answers a request of the server, which comes on the connection and not by
 // a result. ctx is that of the request in whose stream it came, where there is one.
 func (c *Conn) asked(ctx context.Context, req transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
@@ -74,7 +103,7 @@ func (c *Conn) asked(ctx context.Context, req transport.JSONRPCRequest) (*transp
 		}
 		return transport.NewJSONRPCResultResponse(req.ID, c.events.Asked(ctx, params)), nil
 	}
-	return transport.NewJSONRPCErrorResponse(req.ID, codeMethodNotFound, fmt.Sprintf("this client has no %s; its capabilities said so", req.Method), nil), nil
+	return transport.NewJSONRPCErrorResponse(req.ID, codeMethodNotFound, fmt.Sprintf("this client has no %s; its capabilities said so", clip(req.Method, 80)), nil), nil
 }
 
 // Input is what a server must know before it can answer a request.

@@ -48,6 +48,8 @@ type Conn struct {
 	done   chan struct{}
 	over   sync.Once
 	closed sync.WaitGroup
+	flow   *flow
+	logs   *logLimit
 
 	ids      atomic.Uint64
 	ownMetas atomic.Pointer[knownMeta]
@@ -59,17 +61,18 @@ type Conn struct {
 // Progress takes the steps of one request.
 type Progress func(done, total float64, message string)
 
-func newConn(t *Target, tr transport.Interface, prog *program, free func(), events Events) *Conn {
-	c := &Conn{target: t, tr: tr, prog: prog, free: free, log: t.Log, done: make(chan struct{}), progress: map[string]Progress{}, events: events}
+func newConn(t *Target, tr transport.Interface, prog *program, free func(), events Events, f *flow) *Conn {
+	c := &Conn{flow: f, logs: newLogLimit(), target: t, tr: tr, prog: prog, free: free, log: t.Log, done: make(chan struct{}), progress: map[string]Progress{}, events: events}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	f.onEnd(c.end)
 	if tr != nil {
 		tr.SetNotificationHandler(c.notified)
 	}
 	if b, ok := tr.(transport.BidirectionalInterface); ok {
-		b.SetRequestHandler(c.asked)
+		b.SetRequestHandler(c.askedOverHTTP)
 	}
 	if s, ok := tr.(*transport.SSE); ok {
-		s.SetConnectionLostHandler(func(err error) { c.end(fmt.Errorf("the server's stream ended: %v", err)) })
+		s.SetConnectionLostHandler(func(err error) { c.end(t.hide.Error(fmt.Errorf("the server's stream ended: %v", err))) })
 	}
 	if prog != nil && tr != nil {
 		go func() {
@@ -93,6 +96,9 @@ func (c *Conn) PID() int {
 	}
 	return c.prog.child.PID()
 }
+
+// Slowed is how often the server was read more slowly because it sent too much.
+func (c *Conn) Slowed() int64 { return c.flow.slowedDown() }
 
 // Noise is what a stdio server wrote beside its messages.
 func (c *Conn) Noise() Noise {
@@ -121,6 +127,7 @@ func (c *Conn) end(why error) {
 		c.closed.Add(1)
 		c.cancel(why)
 		close(c.done)
+		c.flow.halt(why)
 		go func() {
 			defer c.closed.Done()
 			if c.remote != nil {
@@ -164,6 +171,7 @@ func (c *Conn) Send(ctx context.Context, method string, params json.RawMessage, 
 	}
 	id := "bulkhead-" + strconv.FormatUint(c.ids.Add(1), 10)
 	params = c.withMeta(params, id, how)
+	c.flow.earn()
 	if progress != nil {
 		c.mu.Lock()
 		c.progress[id] = progress
@@ -183,6 +191,9 @@ func (c *Conn) Send(ctx context.Context, method string, params json.RawMessage, 
 		send = func() (*transport.JSONRPCResponse, error) { return c.post.send(ctx, c, req, id, params) }
 	}
 	resp, err := send()
+	if err == nil && resp != nil && resp.ID.String() != req.ID.String() {
+		err = &sentError{fmt.Errorf("the server answered with the id %s and not with that of the request", clip(fmt.Sprint(resp.ID.Value()), 60))}
+	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		c.tellCancelled(ctx, method, id)
@@ -196,8 +207,8 @@ func (c *Conn) Send(ctx context.Context, method string, params json.RawMessage, 
 		if err != nil || string(data) == "null" {
 			data = nil
 		}
-		return nil, &RPCError{Code: resp.Error.Code, Message: resp.Error.Message, Data: data}
-	case len(resp.Result) == 0:
+		return nil, &RPCError{Code: resp.Error.Code, Message: c.target.hide.Text(resp.Error.Message), Data: data}
+	case len(resp.Result) == 0, string(resp.Result) == "null":
 		return nil, &sentError{errors.New("the server's answer has neither a result nor an error")}
 	}
 	return resp.Result, nil
@@ -222,11 +233,14 @@ func (c *Conn) failure(err error) error {
 		case <-c.prog.ended:
 			<-c.done
 		case <-time.After(2 * time.Second):
-			return classify(err)
+			return c.target.hide.Error(classify(err))
 		}
 		return &sentError{c.Err()}
 	}
-	return classify(err)
+	if isDone(c) && c.Err() != ErrClosed {
+		return &sentError{c.Err()} // the transport only knows that it was ended
+	}
+	return c.target.hide.Error(classify(err))
 }
 
 func (c *Conn) modern() bool     { return c.Known.Era == Modern }
@@ -351,7 +365,9 @@ func (c *Conn) notified(n mcp.JSONRPCNotification) {
 			c.events.ResourceUpdated(uri)
 		}
 	case "notifications/message":
-		c.log.Debug("log of the server", "level", f["level"], "data", f["data"])
+		if ok, missed := c.logs.allow(); ok {
+			c.log.Debug("log of the server", "level", clip(c.target.hide.Text(fmt.Sprint(f["level"])), 20), "data", clip(c.target.hide.Text(fmt.Sprint(f["data"])), 2000), "missed", missed)
+		}
 	}
 }
 

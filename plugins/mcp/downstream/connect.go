@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/hide"
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 )
@@ -19,6 +20,7 @@ const discoverTime = 4 * time.Second
 // Connect connects to the target within ctx. The connection outlives ctx; events
 // may come before Connect returns.
 func Connect(ctx context.Context, t Target, events Events) (*Conn, error) {
+	t.hide = hide.New(t.Secrets...)
 	if t.Isolated {
 		return connectIsolated(ctx, &t, events)
 	}
@@ -72,12 +74,16 @@ func isDone(c *Conn) bool {
 }
 
 func openProgram(ctx context.Context, t *Target, events Events) (*Conn, error) {
-	prog, err := startProgram(ctx, t)
+	prog, ends, err := startProgram(ctx, t)
 	if err != nil {
 		return nil, err
 	}
+	talk := prog.attach(ends)
 	tr := transport.NewIO(prog.stdout, prog, nil)
-	c := newConn(t, tr, prog, nil, events)
+	transport.WithCommandLogger(quiet(t.Log))(tr)
+	c := newConn(t, tr, prog, nil, events, prog.flow)
+	prog.msgs.answer = c.answer
+	talk()
 	if err := tr.Start(c.ctx); err != nil {
 		c.Close()
 		return nil, err
@@ -143,11 +149,12 @@ func connectStreamable(ctx context.Context, t *Target, events Events) (*Conn, er
 }
 
 func openStreamable(t *Target, events Events) (*Conn, error) {
-	tr, post, free, err := t.streamable()
+	f := newFlow()
+	tr, post, free, err := t.streamable(f)
 	if err != nil {
 		return nil, err
 	}
-	c := newConn(t, tr, nil, free, events)
+	c := newConn(t, tr, nil, free, events, f)
 	c.post = post
 	if err := tr.Start(c.ctx); err != nil {
 		c.Close()
@@ -157,11 +164,12 @@ func openStreamable(t *Target, events Events) (*Conn, error) {
 }
 
 func connectSSE(ctx context.Context, t *Target, events Events) (*Conn, error) {
-	tr, free, err := t.sse()
+	f := newFlow()
+	tr, free, err := t.sse(f)
 	if err != nil {
 		return nil, err
 	}
-	c := newConn(t, tr, nil, free, events)
+	c := newConn(t, tr, nil, free, events, f)
 	// The stream lives on the connection's context, its opening on ctx.
 	stop := context.AfterFunc(ctx, func() { c.end(context.Cause(ctx)) })
 	err = tr.Start(c.ctx)
@@ -172,11 +180,15 @@ func connectSSE(ctx context.Context, t *Target, events Events) (*Conn, error) {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
+		why := c.Err() // the stream may have ended for a reason of its own
 		c.Close()
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return nil, ctx.Err()
+		case why != nil:
+			return nil, why
 		}
-		return nil, classify(err)
+		return nil, t.hide.Error(classify(err))
 	}
 	return c.ready(Known{SSE, Legacy}), nil
 }

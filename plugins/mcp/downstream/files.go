@@ -6,7 +6,7 @@ import "net/http"
 // target's headers, its rule for addresses and its redirects. done gives back what
 // it holds.
 func FileClient(t *Target) (client *http.Client, done func()) {
-	client, trip, free := t.httpClient()
+	client, trip, free := t.httpClient(nil)
 	client.Transport = withHeaders{trip.base, t.Headers}
 	return client, free
 }

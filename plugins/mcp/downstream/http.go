@@ -18,6 +18,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/hide"
 	"github.com/bulkhead-dev/bulkhead/plugins/mcp/inline"
 )
 
@@ -28,7 +29,7 @@ const (
 
 // httpClient is what all requests to the target go through; free closes what it
 // keeps open.
-func (t *Target) httpClient() (client *http.Client, trip *tripper, free func()) {
+func (t *Target) httpClient(f *flow) (client *http.Client, trip *tripper, free func()) {
 	dialer := &net.Dialer{Timeout: dialTime, KeepAlive: 30 * time.Second}
 	base := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
@@ -46,15 +47,18 @@ func (t *Target) httpClient() (client *http.Client, trip *tripper, free func()) 
 		}
 	}
 	direct := inline.New(base)
-	trip = &tripper{base: direct, headers: t.Headers}
+	trip = &tripper{base: direct, headers: t.Headers, flow: f, hide: t.hide}
 	client = &http.Client{
 		Transport: trip,
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			first := via[0].URL
-			if len(via) > 3 || req.URL.Scheme != first.Scheme || req.URL.Host != first.Host {
-				return fmt.Errorf("the server redirects to %s://%s; name that address in url if it is the right one", req.URL.Scheme, req.URL.Host)
+			if req.URL.Scheme == first.Scheme && req.URL.Host == first.Host {
+				if len(via) > 3 {
+					return fmt.Errorf("the server redirects %d times and more, the last time to %s; name the address it ends at in url", len(via), clip(req.URL.Path, 200))
+				}
+				return nil
 			}
-			return nil
+			return fmt.Errorf("the server redirects to %s://%s; name that address in url if it is the right one", req.URL.Scheme, req.URL.Host)
 		},
 	}
 	return client, trip, direct.CloseIdleConnections
@@ -66,11 +70,17 @@ func (t *Target) httpClient() (client *http.Client, trip *tripper, free func()) 
 type tripper struct {
 	base    http.RoundTripper
 	headers map[string]string
+	flow    *flow
+	hide    *hide.Values
+	sse     bool // the first event of a stream names where to send
 }
 
 func (t *tripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if resp := receivedFor(req); resp != nil {
 		return resp, nil
+	}
+	if t.flow.anyOpen() && isAnswer(req) {
+		defer t.flow.answered()
 	}
 	req = req.Clone(req.Context())
 	setHeaders(req, t.headers)
@@ -86,14 +96,19 @@ func (t *tripper) send(req *http.Request) (*http.Response, error) {
 	streams := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
 	switch {
 	case resp.StatusCode < 400:
-		resp.Body = &bounded{ReadCloser: resp.Body, stream: streams, left: maxMessage}
 		if !streams {
+			resp.Body = &bounded{ReadCloser: resp.Body, left: maxMessage}
 			return whole(resp)
 		}
+		stream := newEvents(resp.Body, t.flow, !t.sse)
+		if t.sse && req.Method == http.MethodGet {
+			stream.first = endpoint(req.URL)
+		}
+		resp.Body = stream
 		return resp, nil
 	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
 		defer resp.Body.Close()
-		return nil, &AuthError{Status: resp.StatusCode, Metadata: resourceMetadata(resp.Header)}
+		return nil, &AuthError{Status: resp.StatusCode, Metadata: t.hide.Text(resourceMetadata(resp.Header))}
 	case req.Method == http.MethodGet && streams, req.Method == http.MethodDelete:
 		return resp, nil
 	case req.Method == http.MethodGet && resp.StatusCode != http.StatusNotFound && resp.StatusCode < 500:
@@ -116,6 +131,22 @@ func whole(resp *http.Response) (*http.Response, error) {
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, nil
+}
+
+// isAnswer reports whether a POST answers a request of the server. Ours have short
+// ids, so their method stands at the front.
+func isAnswer(req *http.Request) bool {
+	if req.Method != http.MethodPost || req.GetBody == nil {
+		return false
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return false
+	}
+	defer body.Close()
+	var front [128]byte
+	n, _ := io.ReadFull(body, front[:]) // a short one is read whole
+	return !bytes.Contains(front[:n], []byte(`"method":`))
 }
 
 func setHeaders(req *http.Request, headers map[string]string) {
@@ -155,7 +186,7 @@ func (t *tripper) refusal(req *http.Request, resp *http.Response) (*http.Respons
 		answer.Header.Set("Content-Type", "application/json")
 		return &answer, nil
 	}
-	status := &StatusError{Status: resp.StatusCode, Body: clip(strings.TrimSpace(strings.ToValidUTF8(string(body), "\uFFFD")), 300)}
+	status := &StatusError{Status: resp.StatusCode, Body: clip(t.hide.Text(strings.TrimSpace(strings.ToValidUTF8(string(body), "\uFFFD"))), 300)}
 	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 && s < 3600 {
 		status.RetryAfter = time.Duration(s) * time.Second
 	}
@@ -172,43 +203,50 @@ func resourceMetadata(h http.Header) string {
 	return clip(value, 300)
 }
 
-// bounded ends a body that has no end: of a stream each event counts alone.
+// bounded ends a body that has no end.
 type bounded struct {
 	io.ReadCloser
-	stream bool
-	left   int64
-	last   byte
+	left int64
 }
-
-var errTooLong = errors.New("a message of more than 64 MiB")
 
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if b.stream {
-		// An empty line ends an event.
-		for i := n - 1; i >= 0; i-- {
-			before := b.last
-			if i > 0 {
-				before = p[i-1]
-			}
-			if p[i] == '\n' && (before == '\n' || before == '\r') {
-				b.left = maxMessage
-				break
-			}
-		}
-		if n > 0 {
-			b.last = p[n-1]
-		}
-	}
 	if b.left -= int64(n); b.left < 0 {
 		return n, errTooLong
 	}
 	return n, err
 }
 
+// endpoint refuses a stream whose first event sends the client to another host. The
+// library only waits then.
+func endpoint(base *url.URL) func([]byte) error {
+	return func(event []byte) error {
+		var kind, data string
+		for line := range strings.SplitSeq(string(event), "\n") {
+			if v, ok := strings.CutPrefix(line, "event:"); ok {
+				kind = strings.TrimSpace(v)
+			}
+			if v, ok := strings.CutPrefix(line, "data:"); ok {
+				data = strings.TrimSpace(v)
+			}
+		}
+		if kind != "endpoint" {
+			return nil
+		}
+		at, err := base.Parse(data)
+		if err != nil {
+			return errors.New("the server names an endpoint that is no address")
+		}
+		if at.Host != base.Host {
+			return fmt.Errorf("the server sends its clients to %s, another host than %s; that is not followed", clip(at.Host, 200), base.Host)
+		}
+		return nil
+	}
+}
+
 // streamable makes a transport for Streamable HTTP.
-func (t *Target) streamable() (*transport.StreamableHTTP, *poster, func(), error) {
-	client, trip, free := t.httpClient()
+func (t *Target) streamable(f *flow) (*transport.StreamableHTTP, *poster, func(), error) {
+	client, trip, free := t.httpClient(f)
 	address, err := url.Parse(t.URL)
 	if err != nil {
 		return nil, nil, nil, err
@@ -220,8 +258,9 @@ func (t *Target) streamable() (*transport.StreamableHTTP, *poster, func(), error
 }
 
 // sse makes a transport for the older HTTP with server-sent events.
-func (t *Target) sse() (*transport.SSE, func(), error) {
-	client, _, free := t.httpClient()
+func (t *Target) sse(f *flow) (*transport.SSE, func(), error) {
+	client, trip, free := t.httpClient(f)
+	trip.sse = true
 	tr, err := transport.NewSSE(t.URL, transport.WithHTTPClient(client), transport.WithSSELogger(quiet(t.Log)),
 		transport.WithResponseTimeout(t.CallTimeout+time.Minute))
 	return tr, free, err

@@ -78,7 +78,7 @@ func viaWorker(ctx context.Context, t *Target, events Events) (*Conn, error) {
 		}
 		return nil, err
 	}
-	c := newConn(t, nil, prog, nil, events)
+	c := newConn(t, nil, prog, nil, events, newFlow())
 	c.remote = w
 	go w.own(c)
 	if err := w.greet(ctx, t, c); err != nil {
@@ -116,8 +116,8 @@ func (w *isolated) own(c *Conn) {
 	switch {
 	case told == nil:
 		c.end(&sentError{errors.New(w.why())})
-	case c.prog != nil && c.prog.over(endTime):
-		c.end(errors.New(c.prog.why()))
+	case c.prog != nil && told.Error() == stdoutClosed && c.prog.over(endTime):
+		c.end(errors.New(c.prog.why())) // which the worker can't know
 	default:
 		c.end(told)
 	}
@@ -145,7 +145,7 @@ func (w *isolated) notify(method string, params map[string]any) {
 }
 
 func startWorker(ctx context.Context, t *Target, files []*os.File) (*isolated, error) {
-	w := &isolated{name: t.Name, log: t.Log, stderr: &tail{log: t.Log}, first: make(chan frame, 1), ended: make(chan struct{}), calls: map[uint64]*workerCall{}}
+	w := &isolated{name: t.Name, log: t.Log, stderr: newTail(t), first: make(chan frame, 1), ended: make(chan struct{}), calls: map[uint64]*workerCall{}}
 	// The magic link is this binary, whatever has become of its file.
 	s := child.Spec{Path: "/proc/self/exe", Args: []string{workerName}, KeepUser: true, KeepNetwork: len(files) == 0,
 		ExtraFiles: files, Limits: child.Limits{Data: workerMemory}, Root: &child.Root{Mounts: child.SystemMounts()}}
@@ -196,7 +196,7 @@ func startWorker(ctx context.Context, t *Target, files []*os.File) (*isolated, e
 
 // greet tells the worker where the server is and waits for what it finds.
 func (w *isolated) greet(ctx context.Context, t *Target, c *Conn) error {
-	raw, err := json.Marshal(workerTarget{Name: t.Name, Transport: t.Transport, Known: t.Known, URL: t.URL, Headers: t.Headers, Program: len(t.Command) > 0, Asks: t.Asks,
+	raw, err := json.Marshal(workerTarget{Name: t.Name, Transport: t.Transport, Known: t.Known, URL: t.URL, Headers: t.Headers, Program: len(t.Command) > 0, Asks: t.Asks, Secrets: t.Secrets,
 		CallTimeout: t.CallTimeout, DiscoverTimeout: t.DiscoverTimeout, ClientVersion: t.ClientVersion})
 	if err != nil {
 		return err
@@ -237,6 +237,9 @@ func (w *isolated) read(c *Conn) (told error) {
 		f, err := readFrame(r)
 		if err != nil {
 			return told
+		}
+		if err := c.flow.message(1); err != nil {
+			return err
 		}
 		switch f.Kind {
 		case fromReady, fromFailed:
@@ -327,6 +330,7 @@ func (w *isolated) request(ctx context.Context, c *Conn, method string, params j
 	if over {
 		return nil, fmt.Errorf("%w: %s", ErrClosed, w.why())
 	}
+	c.flow.earn()
 	f := frame{Kind: toRequest, ID: id, Text: method, Steps: progress != nil, Tasks: how.Tasks, Body: params}
 	if tool != nil && c.modernHTTP() {
 		f.Tool, f.Schema = tool.Name, tool.InputSchema

@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
 	"sync"
+
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/hide"
 )
 
 const (
@@ -27,6 +30,9 @@ type Noise struct {
 // none, such as banners. It ends with src.
 type messages struct {
 	log    *slog.Logger
+	hide   *hide.Values
+	flow   *flow
+	answer func(json.RawMessage) // takes the server's requests
 	mu     sync.Mutex
 	n      Noise
 	report func(Noise) // told of the first stray lines; may be nil
@@ -51,12 +57,19 @@ func (m *messages) copy(dst io.Writer, src io.Reader) error {
 	br := bufio.NewReaderSize(src, 64<<10)
 	for {
 		line, long, err := readLine(br)
+		if err := m.flow.message(1); err != nil {
+			return err
+		}
 		switch {
+		case long && line[0] == '{':
+			// Whose answer it is can't be told: all that wait must hear of it.
+			m.flow.stop(fmt.Errorf("the server %w", errTooLong))
+			return errTooLong
 		case long:
 			m.stray("a line of more than 64 MiB")
 		case len(line) == 0:
 		case isMessage(line):
-			if _, err := dst.Write(append(line, '\n')); err != nil {
+			if err := m.pass(dst, line); err != nil {
 				return err
 			}
 		case line[0] == '[':
@@ -67,8 +80,11 @@ func (m *messages) copy(dst io.Writer, src io.Reader) error {
 				break
 			}
 			for _, one := range batch {
+				if err := m.flow.message(1); err != nil {
+					return err
+				}
 				if isMessage(one) {
-					if _, err := dst.Write(append(bytes.ReplaceAll(one, []byte("\n"), nil), '\n')); err != nil {
+					if err := m.pass(dst, bytes.ReplaceAll(one, []byte("\n"), nil)); err != nil {
 						return err
 					}
 				}
@@ -82,9 +98,40 @@ func (m *messages) copy(dst io.Writer, src io.Reader) error {
 	}
 }
 
+// pass passes a message on, but for requests: the library would start a goroutine
+// for each, however many there are.
+func (m *messages) pass(dst io.Writer, line []byte) error {
+	if isRequest(line) {
+		if err := m.flow.room(); err != nil {
+			return err
+		}
+		m.flow.ask()
+		go func() {
+			defer m.flow.answered()
+			m.answer(line)
+		}()
+		return nil
+	}
+	_, err := dst.Write(append(line, '\n'))
+	return err
+}
+
+// isRequest reports whether a message wants an answer.
+func isRequest(line []byte) bool {
+	if !bytes.Contains(line, []byte(`"method"`)) {
+		return false
+	}
+	var m struct {
+		ID     json.RawMessage `json:"id"`
+		Method *string         `json:"method"`
+	}
+	return json.Unmarshal(line, &m) == nil && m.Method != nil && len(m.ID) > 0 && string(m.ID) != "null"
+}
+
 func isMessage(line []byte) bool { return line[0] == '{' && json.Valid(line) }
 
-// readLine reads one line without its end. A line over the limit is skipped.
+// readLine reads one line without its end. Of a line over the limit only the
+// beginning is kept.
 func readLine(br *bufio.Reader) (line []byte, long bool, err error) {
 	for {
 		part, err := br.ReadSlice('\n')
@@ -92,7 +139,7 @@ func readLine(br *bufio.Reader) (line []byte, long bool, err error) {
 			line = append(line, part...)
 		}
 		if len(line) > maxMessage {
-			line, long = nil, true
+			line, long = bytes.Clone(line[:min(len(line), 100)]), true
 		}
 		if err == bufio.ErrBufferFull {
 			continue
@@ -106,7 +153,7 @@ func (m *messages) stray(line string) {
 	m.n.Lines++
 	n := m.n.Lines
 	if n == 1 {
-		m.n.First = clip(line, 200)
+		m.n.First = clip(m.hide.Text(line), 200)
 	}
 	now, report := m.n, m.report
 	m.mu.Unlock()
@@ -114,13 +161,15 @@ func (m *messages) stray(line string) {
 		report(now)
 	}
 	if n <= noiseLogged {
-		m.log.Info("a line on stdout that is no message", "line", clip(line, 200))
+		m.log.Info("a line on stdout that is no message", "line", clip(m.hide.Text(line), 200))
 	}
 }
 
 // tail keeps the last lines of a program's stderr and logs them.
 type tail struct {
 	log     *slog.Logger
+	limit   *logLimit
+	hide    *hide.Values
 	mu      sync.Mutex
 	lines   []string
 	partial []byte
@@ -149,12 +198,14 @@ func (t *tail) Write(p []byte) (int, error) {
 }
 
 func (t *tail) line() {
-	line := clip(strings.TrimSpace(strings.ToValidUTF8(string(t.partial), "\uFFFD")), 400)
+	line := clip(t.hide.Text(strings.TrimSpace(strings.ToValidUTF8(string(t.partial), "\uFFFD"))), 400)
 	t.partial = t.partial[:0]
 	if line == "" {
 		return
 	}
-	t.log.Debug("stderr", "line", line)
+	if ok, missed := t.limit.allow(); ok {
+		t.log.Debug("stderr", "line", line, "missed", missed)
+	}
 	t.lines = append(t.lines, line)
 	if len(t.lines) > tailLines {
 		t.lines = t.lines[1:]

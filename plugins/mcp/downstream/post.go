@@ -44,7 +44,7 @@ func (p *poster) send(ctx context.Context, c *Conn, req transport.JSONRPCRequest
 			return nil, err
 		}
 		if result := resultIn(body, id); result != nil {
-			return &transport.JSONRPCResponse{Result: result}, nil
+			return &transport.JSONRPCResponse{ID: req.ID, Result: result}, nil
 		}
 		resp.Body = io.NopCloser(bytes.NewReader(body))
 	}

@@ -27,27 +27,30 @@ type program struct {
 	stdin  *os.File       // nil in the bridge when a worker has the pipes
 	stdout *io.PipeReader // likewise
 	msgs   *messages
+	flow   *flow
 	stderr *tail
 	ended  chan struct{}
 	stop   sync.Once
+	writes sync.Mutex // one line at a time
 }
+
+func newProgram(t *Target) *program {
+	f := newFlow()
+	return &program{flow: f, msgs: &messages{log: t.Log, hide: t.hide, flow: f}, stderr: newTail(t), ended: make(chan struct{})}
+}
+
+func newTail(t *Target) *tail { return &tail{log: t.Log, hide: t.hide, limit: newLogLimit()} }
 
 // pipes are the bridge's ends of a program's stdin and stdout.
 type pipes struct{ stdin, stdout *os.File }
 
 // startProgram runs the target's command behind its walls, or takes over the
-// pipes of one that runs.
-func startProgram(ctx context.Context, t *Target) (*program, error) {
+// pipes of one that runs. Nothing is read before talk.
+func startProgram(ctx context.Context, t *Target) (*program, *pipes, error) {
 	if t.pipes != nil {
-		p := &program{msgs: &messages{log: t.Log}, stderr: &tail{log: t.Log}, ended: make(chan struct{})}
-		p.talk(t.pipes)
-		return p, nil
+		return newProgram(t), t.pipes, nil
 	}
-	p, ends, err := launchProgram(ctx, t)
-	if err == nil {
-		p.talk(ends)
-	}
-	return p, err
+	return launchProgram(ctx, t)
 }
 
 // launchProgram runs the target's command and leaves its pipes to the caller.
@@ -66,7 +69,7 @@ func launchProgram(ctx context.Context, t *Target) (*program, *pipes, error) {
 		inW.Close()
 		return nil, nil, err
 	}
-	p := &program{msgs: &messages{log: t.Log}, stderr: &tail{log: t.Log}, ended: make(chan struct{})}
+	p := newProgram(t)
 	spec.Stdin, spec.Stdout, spec.Stderr = inR, outW, p.stderr
 	p.child, err = child.Start(context.WithoutCancel(ctx), spec)
 	inR.Close()
@@ -85,27 +88,32 @@ func launchProgram(ctx context.Context, t *Target) (*program, *pipes, error) {
 	return p, &pipes{inW, outR}, nil
 }
 
-// talk reads the program's messages; ended is closed when it has no more to say
-// and has ended.
-func (p *program) talk(ends *pipes) {
+// attach takes the pipes over; what is read of the one comes out of p.stdout once
+// talk reads it.
+func (p *program) attach(ends *pipes) (talk func()) {
 	r, w := io.Pipe()
 	p.stdin, p.stdout = ends.stdin, r
-	go func() {
-		err := p.msgs.copy(w, ends.stdout)
-		if err == io.EOF {
-			err = nil
-		}
-		_ = w.CloseWithError(err) // a pipe's close does not fail
-		ends.stdout.Close()
-		if p.child != nil {
-			<-p.child.Done()
-		}
-		close(p.ended)
-	}()
+	return func() { go p.talk(w, ends) }
+}
+
+// talk reads the program's messages; ended is closed when it has no more to say
+// and has ended.
+func (p *program) talk(w *io.PipeWriter, ends *pipes) {
+	if err := p.msgs.copy(w, ends.stdout); err != io.EOF {
+		p.msgs.log.Debug("no more is read of the server", "reason", err)
+	}
+	w.Close() // the end, whatever it was: the connection knows why
+	ends.stdout.Close()
+	if p.child != nil {
+		<-p.child.Done()
+	}
+	close(p.ended)
 }
 
 // Write sends to the program's stdin; one that doesn't read loses its connection.
 func (p *program) Write(b []byte) (int, error) {
+	p.writes.Lock()
+	defer p.writes.Unlock()
 	_ = p.stdin.SetWriteDeadline(time.Now().Add(writeTime)) // pipes take deadlines
 	n, err := p.stdin.Write(b)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -143,15 +151,17 @@ func (p *program) end() {
 	}
 }
 
+const stdoutClosed = "the server closed its stdout"
+
 // why says how the program ended, with its last words.
 func (p *program) why() string {
 	if p.child == nil {
-		return "the server closed its stdout"
+		return stdoutClosed
 	}
 	select {
 	case <-p.child.Done():
 	case <-time.After(time.Second):
-		return "the server closed its stdout"
+		return stdoutClosed
 	}
 	st, _ := p.child.Wait()
 	text := fmt.Sprintf("the server ended with exit code %d", st.Code)

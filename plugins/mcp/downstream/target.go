@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/netip"
 	"time"
+
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/hide"
 )
 
 // Kinds of transport.
@@ -40,6 +42,9 @@ type Target struct {
 	Env     map[string]string
 	Walls   Walls
 	pipes   *pipes // in a worker: of a program that runs
+	// Secrets are never repeated in what this package says of the server.
+	Secrets []string
+	hide    *hide.Values
 	// Isolated lets a process of its own do all the talking.
 	Isolated bool
 

@@ -28,6 +28,7 @@ type workerTarget struct {
 	Headers         map[string]string
 	Program         bool // it is a program, whose pipes are descriptors 3 and 4
 	Asks            Asks
+	Secrets         []string
 	CallTimeout     time.Duration
 	DiscoverTimeout time.Duration
 	ClientVersion   string
@@ -99,7 +100,7 @@ func beWorker(in io.Reader, out io.Writer) int {
 }
 
 func (w *worker) connect(ctx context.Context, t workerTarget) error {
-	target := Target{Name: t.Name, Transport: t.Transport, Known: t.Known, URL: t.URL, Headers: t.Headers, Asks: t.Asks,
+	target := Target{Name: t.Name, Transport: t.Transport, Known: t.Known, URL: t.URL, Headers: t.Headers, Asks: t.Asks, Secrets: t.Secrets,
 		CallTimeout: t.CallTimeout, DiscoverTimeout: t.DiscoverTimeout, ClientVersion: t.ClientVersion, Log: slog.New(frameLog{out: w.out})}
 	if t.Program {
 		target.pipes = &pipes{stdin: os.NewFile(workerStdin, "stdin of the server"), stdout: os.NewFile(workerStdout, "stdout of the server")}

@@ -53,7 +53,7 @@ func main() {
 		fmt.Println(line)
 	}
 	if has("banner") {
-		s.write("Welcome to badserver 🚢\n\n  listening…")
+		s.write("Welcome to badserver 🚢 " + modes["banner"] + "\n\n  listening…")
 	}
 	if has("grandchild") {
 		cmd := exec.Command("sleep", modes["grandchild"])
@@ -79,6 +79,9 @@ func main() {
 		line, err := in.ReadString('\n')
 		if err != nil {
 			break
+		}
+		for deaf.Load() {
+			time.Sleep(10 * time.Millisecond) // until it is killed
 		}
 		var m message
 		if json.Unmarshal([]byte(line), &m) != nil {
@@ -211,6 +214,9 @@ func (s *server) tools(params json.RawMessage) string {
 	if has("rows") {
 		list += rowsTools
 	}
+	if has("storm") {
+		list += `,{"name":"storm","inputSchema":{"type":"object"}}`
+	}
 	if has("own-names") {
 		list += `,{"name":"mcp_answer","inputSchema":{"type":"object"}},{"name":"mcp_list_services","inputSchema":{"type":"object"}}`
 	}
@@ -316,6 +322,8 @@ func (s *server) call(m message, result func(string) string, fail func(int, stri
 			s.write(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		}
 		return text("grown")
+	case "storm":
+		return text(s.storm(p.Arguments))
 	case "garble":
 		return result(`"just a string"`)
 	case "rich":
