@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bulkhead-dev/bulkhead/sdk/regular"
 	"github.com/bulkhead-dev/bulkhead/sdk/wire"
 )
 
@@ -101,15 +102,19 @@ func (s *Shared) Name(name string) (string, error) {
 func (s *Shared) Folder() string { return s.name }
 
 // RealPath gives the real path, for a child process that must open the file
-// itself. The file must exist and lie inside, links followed.
+// itself. The file, or folder, must exist and lie inside, links followed.
 func (s *Shared) RealPath(name string) (string, error) {
 	root, rel, err := s.root(name)
 	if err != nil {
 		return "", err
 	}
 	defer root.Close()
-	if _, err := root.Stat(rel); err != nil {
+	info, err := root.Stat(rel)
+	if err != nil {
 		return "", sharedError(name, err)
+	}
+	if !info.Mode().IsRegular() && !info.IsDir() {
+		return "", Errorf(InvalidArguments, "%q is neither a regular file nor a folder", name)
 	}
 	return filepath.Join(s.dir, filepath.FromSlash(rel)), nil
 }
@@ -121,13 +126,12 @@ func (s *Shared) Open(name string) (*os.File, error) {
 		return nil, err
 	}
 	defer root.Close()
-	f, err := root.Open(rel)
+	f, err := regular.OpenIn(root, rel)
+	if errors.Is(err, regular.ErrNotRegular) {
+		return nil, Errorf(InvalidArguments, "%q is not a regular file", name)
+	}
 	if err != nil {
 		return nil, sharedError(name, err)
-	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		f.Close()
-		return nil, Errorf(InvalidArguments, "%q is not a regular file", name)
 	}
 	return f, nil
 }

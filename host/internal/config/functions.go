@@ -16,6 +16,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+	"github.com/bulkhead-dev/bulkhead/sdk/regular"
 )
 
 // sensitiveMark marks values that must not be shown.
@@ -128,7 +129,7 @@ func readRegular(path string, limit int64) (string, os.FileMode, error) {
 			return "", 0, errors.New("it is not a regular file")
 		}
 	}
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return "", 0, plain(err)
 	}

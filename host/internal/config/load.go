@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+	"github.com/bulkhead-dev/bulkhead/sdk/regular"
 )
 
 const (
@@ -62,13 +63,10 @@ func Load(path string) (*Config, hcl.Diagnostics) {
 
 // Text is the text of a config file, cut a byte after the most one may have.
 func Text(path string) ([]byte, error) {
-	// What is no file may hold up whoever opens it.
-	if info, err := os.Stat(path); err != nil {
-		return nil, err
-	} else if !info.Mode().IsRegular() {
+	f, err := regular.Open(path)
+	if errors.Is(err, regular.ErrNotRegular) {
 		return nil, errors.New("it is not a regular file")
 	}
-	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/bulkhead-dev/bulkhead/sdk/regular"
 )
 
 // CheckBinary refuses a plugin binary that someone else could have put there or
@@ -57,7 +59,7 @@ func within(folder, path string) bool {
 
 // Hash is the SHA-256 of a binary in hex.
 func Hash(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return "", err
 	}
@@ -72,7 +74,7 @@ func Hash(path string) (string, error) {
 // copyPinned copies a binary and hashes what it copies, so that exactly the
 // bytes that were checked are run.
 func copyPinned(from, to, want string) (err error) {
-	in, err := os.Open(from)
+	in, err := regular.Open(from)
 	if err != nil {
 		return err
 	}

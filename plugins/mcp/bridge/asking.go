@@ -54,7 +54,7 @@ func (a *asking) refused() bool {
 func (a *asking) record(q elicit.Asked) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.asked = append(a.asked, q)
+	a.asked = elicit.Add(a.asked, q)
 	a.declined = a.declined || q.Action != "accept"
 }
 

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,6 +22,7 @@ import (
 	"github.com/bulkhead-dev/bulkhead/plugins/mcp/settings"
 	"github.com/bulkhead-dev/bulkhead/plugins/mcp/splice"
 	"github.com/bulkhead-dev/bulkhead/sdk"
+	"github.com/bulkhead-dev/bulkhead/sdk/regular"
 )
 
 const (
@@ -110,13 +110,8 @@ func (f *jsonFile) read(path string, conf *settings.Settings) ([]settings.FromJS
 }
 
 func readBounded(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	raw, err := io.ReadAll(io.LimitReader(file, maxMCPJSON+1))
-	if err == nil && len(raw) > maxMCPJSON {
+	raw, err := regular.Read(path, maxMCPJSON)
+	if errors.Is(err, regular.ErrTooLong) {
 		err = fmt.Errorf("it has more than %d bytes", maxMCPJSON)
 	}
 	return raw, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-dev/bulkhead/plugins/mcp/downstream"
 	"github.com/bulkhead-dev/bulkhead/sdk"
+	"github.com/bulkhead-dev/bulkhead/sdk/regular"
 )
 
 // A server that says that a field is missing gets it when somebody here knows the
@@ -90,11 +91,7 @@ func (s *server) fill(tool, field string) (json.RawMessage, string) {
 		return quote(time.Now().Format(time.RFC3339)), "current time"
 	}
 	file := filepath.Join(s.b.plugin.Facts().DataDir, "tool-defaults", s.conf.Name+".json")
-	info, err := os.Stat(file)
-	if err != nil || info.Size() > maxDefaults {
-		return nil, ""
-	}
-	raw, err := os.ReadFile(file)
+	raw, err := regular.Read(file, maxDefaults)
 	if err != nil {
 		return nil, ""
 	}

@@ -189,5 +189,10 @@ func mustFind(t *testing.T, w *rowsWorld, name string) *server {
 // startBridge serves a bridge that the test looks into.
 func startBridge(t *testing.T, b *Bridge, servers ...conf) *sdktest.Session {
 	t.Helper()
-	return sdktest.Start(t, b.plugin, sdktest.Config(conf{"server": servers}.String()), sdktest.Granted("shared"))
+	return start2(t, b, conf{"server": servers})
+}
+
+func start2(t *testing.T, b *Bridge, c conf) *sdktest.Session {
+	t.Helper()
+	return sdktest.Start(t, b.plugin, sdktest.Config(c.String()), sdktest.Granted("shared"))
 }

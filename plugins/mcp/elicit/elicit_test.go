@@ -152,3 +152,18 @@ func TestNoteCannotBeForged(t *testing.T) {
 		t.Error("a note of nothing")
 	}
 }
+
+// However many questions there were, the note stays short, and says how many.
+func TestANoteIsShort(t *testing.T) {
+	var asked []Asked
+	for i := range 10_000 {
+		asked = Add(asked, Asked{Message: fmt.Sprintf("question %d", i/2), Action: "decline", Why: "no"})
+	}
+	note := Note("s", asked, nil)
+	if len(asked) != MaxNoted+1 || strings.Count(note, "\n") > MaxNoted+2 || !strings.Contains(note, "asked 10000 questions") || !strings.Contains(note, `"question 0" (2 times)`) || !strings.Contains(note, "and 9990 more, declined") {
+		t.Errorf("%d: %s", len(asked), note)
+	}
+	if one := Note("s", Add(nil, Asked{Message: "m", Action: "accept", Why: "so"}), nil); !strings.Contains(one, "asked one question") || strings.Contains(one, "times") {
+		t.Error(one)
+	}
+}

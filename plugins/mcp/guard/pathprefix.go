@@ -76,9 +76,15 @@ func newPathPrefix(options json.RawMessage) (*pathPrefix, error) {
 func (p *pathPrefix) check(args json.RawMessage) error {
 	for i, path := range p.paths {
 		seen := false
-		_, err := path.Each(args, func(v json.RawMessage) (json.RawMessage, error) {
+		err := path.Look(args, func(v json.RawMessage) error {
 			seen = true
-			return nil, p.value(p.args[i], v)
+			return p.value(p.args[i], v)
+		}, func(o splice.Odd) error {
+			kind := "an object"
+			if o.List {
+				kind = "a list"
+			}
+			return fmt.Errorf("%q can't be looked at: %s is wanted on the way to it, not %s", p.args[i], kind, clip(string(o.Value), 200))
 		})
 		if err != nil {
 			return err

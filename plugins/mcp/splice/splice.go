@@ -42,10 +42,23 @@ func Key(name string) Path { return Path{[]step{{key: name}}} }
 // with a name, and gives the object with what f gave in place of the values; nil
 // leaves a value as it is. Values the path does not fit are passed over.
 func (p Path) Each(raw json.RawMessage, f func(json.RawMessage) (json.RawMessage, error)) (json.RawMessage, error) {
-	return each(raw, p.steps, f)
+	return each(raw, p.steps, f, func(Odd) error { return nil })
 }
 
-func each(raw json.RawMessage, steps []step, f func(json.RawMessage) (json.RawMessage, error)) (json.RawMessage, error) {
+// Odd is a value on the way that is not of the kind the path goes on through.
+type Odd struct {
+	Value json.RawMessage
+	List  bool // an array was wanted, else an object
+}
+
+// Look calls f for every value the path leads to, and odd where a value stands in its
+// way: there is something, and the path does not fit it. What is absent is neither.
+func (p Path) Look(raw json.RawMessage, f func(json.RawMessage) error, odd func(Odd) error) error {
+	_, err := each(raw, p.steps, func(v json.RawMessage) (json.RawMessage, error) { return nil, f(v) }, odd)
+	return err
+}
+
+func each(raw json.RawMessage, steps []step, f func(json.RawMessage) (json.RawMessage, error), odd func(Odd) error) (json.RawMessage, error) {
 	if len(steps) == 0 {
 		now, err := f(raw)
 		if now == nil || err != nil {
@@ -55,13 +68,13 @@ func each(raw json.RawMessage, steps []step, f func(json.RawMessage) (json.RawMe
 	}
 	members, ok := Members(raw)
 	if !ok || members.array != steps[0].each {
-		return raw, nil
+		return raw, odd(Odd{raw, steps[0].each})
 	}
 	return members.replace(func(m Member) (json.RawMessage, error) {
 		if !steps[0].each && !strings.EqualFold(m.Key, steps[0].key) {
 			return m.Value, nil
 		}
-		return each(m.Value, steps[1:], f)
+		return each(m.Value, steps[1:], f, odd)
 	})
 }
 
