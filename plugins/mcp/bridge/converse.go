@@ -118,15 +118,15 @@ func (s *server) request(ctx context.Context, x *exchange, params json.RawMessag
 		}
 		var auth *downstream.AuthError
 		if errors.As(err, &auth) {
-			if auth.Status == 401 {
-				s.deny(l, err)
+			if refusal(err) != nil {
+				l.server.deny(l, auth)
 			}
 			return nil, nil, err
 		}
 		if !downstream.Broken(err) {
 			return nil, nil, err
 		}
-		s.renew(l)
+		l.server.renew(l)
 		if again {
 			return nil, nil, fmt.Errorf("%w (%w)", err, errRepeated)
 		}
@@ -138,7 +138,7 @@ func (s *server) request(ctx context.Context, x *exchange, params json.RawMessag
 		x.asking.mu.Lock()
 		x.asking.repeated = true
 		x.asking.mu.Unlock()
-		if err := s.left(ctx, l); err != nil {
+		if err := l.server.left(ctx, l); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,6 +75,11 @@ func (s *server) acquire(ctx context.Context) (*link, error) {
 		case stateAuth:
 			return nil, sdk.Errorf(sdk.AuthRequired, "server %q: %v; other credentials in its auth block or headers are needed", s.conf.Name, reason)
 		case stateStopped:
+			// What is under way goes to the server that has the name now, unless that one
+			// has guards which have not seen it.
+			if next := s.successor(); next != nil && reflect.DeepEqual(next.conf.ArgGuards, s.conf.ArgGuards) {
+				return next.acquire(ctx)
+			}
 			return nil, sdk.Errorf(sdk.Unavailable, "server %q is being stopped", s.conf.Name).After(time.Second)
 		case stateFailed:
 			if attempts > seen {

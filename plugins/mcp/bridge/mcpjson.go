@@ -184,7 +184,7 @@ func (f *jsonFile) reload() {
 	}
 	f.mu.Unlock()
 	if fresh {
-		f.b.replace(conf, f.b.wanted(conf), true)
+		f.b.replace(conf, f.b.wanted(conf))
 	}
 }
 

@@ -224,9 +224,9 @@ func (b *Bridge) publicURL(raw string) error {
 	}
 	host := u.Hostname()
 	if addr, err := netip.ParseAddr(host); err == nil {
-		return b.mayDial(raw)(netip.AddrPortFrom(addr, 0))
+		return b.mayDial(raw, b.conf.Get)(netip.AddrPortFrom(addr, 0))
 	}
-	if lower := strings.ToLower(strings.TrimRight(host, ".")); (lower == "localhost" || strings.HasSuffix(lower, ".localhost") || strings.HasSuffix(lower, ".internal") || !strings.Contains(lower, ".")) && !b.allowsHost(u) {
+	if lower := strings.ToLower(strings.TrimRight(host, ".")); (lower == "localhost" || strings.HasSuffix(lower, ".localhost") || strings.HasSuffix(lower, ".internal") || !strings.Contains(lower, ".")) && !allowsHost(b.conf.Get(), u) {
 		return privateError(host)
 	}
 	return nil
@@ -236,12 +236,12 @@ func privateError(host string) error {
 	return fmt.Errorf("%s is a private address; registered servers are public ones, unless the operator names the host in allow_hosts", host)
 }
 
-func (b *Bridge) allowsHost(u *url.URL) bool {
+func allowsHost(c *settings.Settings, u *url.URL) bool {
 	port := u.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
-	for _, entry := range b.conf.Get().AllowHosts {
+	for _, entry := range c.AllowHosts {
 		a, err := settings.ParseAllowed(entry)
 		if err == nil && a.Host != "" && strings.EqualFold(a.Host, u.Hostname()) && (a.Port == "" || a.Port == port) {
 			return true
@@ -251,17 +251,17 @@ func (b *Bridge) allowsHost(u *url.URL) bool {
 }
 
 // mayDial is the rule for the addresses a registered server's URL leads to.
-func (b *Bridge) mayDial(raw string) func(netip.AddrPort) error {
+func (b *Bridge) mayDial(raw string, inForce func() *settings.Settings) func(netip.AddrPort) error {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return func(netip.AddrPort) error { return err }
 	}
 	return func(at netip.AddrPort) error {
 		addr := at.Addr().Unmap()
-		if b.allowsHost(u) || netguard.NotPublic(addr) == "" {
+		if allowsHost(inForce(), u) || netguard.NotPublic(addr) == "" {
 			return nil
 		}
-		for _, entry := range b.conf.Get().AllowHosts {
+		for _, entry := range inForce().AllowHosts {
 			a, err := settings.ParseAllowed(entry)
 			if err == nil && a.Prefix.IsValid() && a.Prefix.Contains(addr) {
 				return nil

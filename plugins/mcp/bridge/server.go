@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"path/filepath"
@@ -52,8 +53,8 @@ const (
 type server struct {
 	b        *Bridge
 	conf     settings.Server
-	settings *settings.Settings // those it was made under; nil = those in force
-	agent    bool               // registered by an agent
+	settings atomic.Pointer[settings.Settings] // those it is under; nil = those in force
+	agent    bool                              // registered by an agent
 	id       string
 	log      *slog.Logger
 	hide     *hide.Values // its own secrets
@@ -67,9 +68,13 @@ type server struct {
 	changed chan struct{} // the server said that its offer changed
 	updated chan struct{} // a resource changed
 	renewed chan *link    // this link is of no more use
+	retuned chan struct{} // what stands beside the servers' blocks changed
 	quit    chan struct{}
 	stop    sync.Once
 	owner   sync.WaitGroup
+	denied  atomic.Pointer[downstream.AuthError] // its credentials were refused while it was connected
+	// borrowed says that what is offered is what another server of its name had.
+	borrowed atomic.Bool
 
 	mu     sync.Mutex
 	link   *link
@@ -92,10 +97,10 @@ func newServer(b *Bridge, conf settings.Server, agent bool) *server {
 	secrets := hide.New(secretsOf(&conf)...)
 	s := &server{b: b, conf: conf, agent: agent, id: identity(&conf), hide: secrets,
 		log:  slog.New(hide.Log(b.plugin.Logger().Handler(), secrets)).With("server", conf.Name),
-		wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), updated: make(chan struct{}, 1), renewed: make(chan *link, 1), quit: make(chan struct{}),
+		wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), updated: make(chan struct{}, 1), renewed: make(chan *link, 1), quit: make(chan struct{}), retuned: make(chan struct{}, 1),
 		state: stateWaiting, change: make(chan struct{})}
 	if agent {
-		s.allow = b.mayDial(conf.URL)
+		s.allow = b.mayDial(conf.URL, s.inForce)
 	}
 	s.guards, _ = conf.Guards() // Refused tells the error
 	if why := conf.Refused(b.plugin.Facts().Granted); why != "" {
@@ -123,8 +128,8 @@ func secretsOf(c *settings.Server) []string {
 func (s *server) set() string { return "server " + strings.ToLower(s.conf.Name) }
 
 func (s *server) inForce() *settings.Settings {
-	if s.settings != nil {
-		return s.settings
+	if c := s.settings.Load(); c != nil {
+		return c
 	}
 	return s.b.conf.Get()
 }
@@ -162,6 +167,11 @@ func (s *server) run(ctx context.Context) {
 		if err == nil {
 			began := time.Now()
 			s.serve(ctx, l)
+			if auth := s.denied.Load(); auth != nil {
+				s.failed(ctx, auth)
+				<-ctx.Done() // as below
+				return
+			}
 			if time.Since(began) > settledAfter {
 				failures = 0
 			}
@@ -238,6 +248,7 @@ func (s *server) connect(ctx context.Context) (*link, error) {
 		return nil, err
 	}
 	s.remember(ctx, conn.Known)
+	s.borrowed.Store(false)
 	l := &link{server: s, conn: conn}
 	l.view.Store(s.publish(surface))
 	s.up(l)
@@ -250,11 +261,15 @@ func (s *server) connect(ctx context.Context) (*link, error) {
 func (s *server) serve(ctx context.Context, l *link) {
 	defer s.down(l)
 	var tick <-chan time.Time
-	if every := s.inForce().SurfaceRefresh.Std(); every > 0 {
-		t := time.NewTicker(every)
-		defer t.Stop()
-		tick = t.C
+	t := time.NewTicker(time.Hour)
+	defer t.Stop()
+	tune := func() {
+		if tick = nil; s.inForce().SurfaceRefresh > 0 {
+			t.Reset(s.inForce().SurfaceRefresh.Std())
+			tick = t.C
+		}
 	}
+	tune()
 	// A server that says all the time that it changed is looked at ever more rarely.
 	var due, told <-chan time.Time
 	var looked time.Time
@@ -297,6 +312,9 @@ func (s *server) serve(ctx context.Context, l *link) {
 		case <-told:
 			told = nil
 			s.tellTouched()
+		case <-s.retuned:
+			tune()
+			s.summarize(ctx, &l.conn.Info, l.view.Load())
 		case <-tick:
 			s.refresh(ctx, l)
 		}
@@ -332,6 +350,10 @@ func (s *server) refresh(ctx context.Context, l *link) {
 	surface, err := l.conn.List(try, before.surface)
 	if err != nil {
 		s.log.Warn("what the server offers could not be read anew", "error", err)
+		if auth := refusal(err); auth != nil {
+			s.deny(l, auth)
+			return
+		}
 		if downstream.Broken(err) {
 			s.renew(l)
 		}
@@ -353,9 +375,20 @@ func (s *server) renew(l *link) {
 	}
 }
 
-// deny tells that credentials are not taken.
-func (s *server) deny(l *link, err error) {
-	s.update(func() { s.reason = s.hide.Error(err) })
+// refusal is the error in err that says that the credentials are not, or no longer,
+// taken: 401. A 403 in the middle of things is about one request.
+func refusal(err error) *downstream.AuthError {
+	var auth *downstream.AuthError
+	if errors.As(err, &auth) && auth.Status == http.StatusUnauthorized {
+		return auth
+	}
+	return nil
+}
+
+// deny tells that credentials are not taken: the connection ends, and no other is
+// tried until the settings change.
+func (s *server) deny(l *link, err *downstream.AuthError) {
+	s.denied.Store(err)
 	s.renew(l)
 }
 
@@ -401,6 +434,11 @@ func (s *server) failed(ctx context.Context, err error) {
 		state = stateAuth
 		s.b.plugin.Offers().Remove(s.set())
 		s.discard()
+	}
+	if s.borrowed.Swap(false) {
+		s.b.plugin.Offers().Remove(s.set())
+		s.full.Store(nil)
+		s.newest.Store(nil)
 	}
 	s.update(func() {
 		s.state, s.reason = state, s.hide.Error(err)
