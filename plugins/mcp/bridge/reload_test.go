@@ -15,8 +15,9 @@ import (
 	"github.com/bulkhead-dev/bulkhead/sdk/sdktest"
 )
 
-func pidOf(s *sdktest.Session, tool string) string {
-	return strings.SplitN(after(s.Call(tool, "{}").Text, `"pid":`), ",", 2)[0]
+// processOf says which process answers.
+func processOf(s *sdktest.Session, tool string) string {
+	return strings.TrimRight(after(s.Call(tool, "{}").Text, `"started":`), "}")
 }
 
 func after(s, sep string) string { _, rest, _ := strings.Cut(s, sep); return rest }
@@ -29,7 +30,7 @@ func TestWideKeysReconnectNothing(t *testing.T) {
 	s := start(t, nil, one, two)
 	awaitTool(t, s, "one__sleep")
 	awaitTool(t, s, "two__log")
-	first, second := pidOf(s, "one__log"), pidOf(s, "two__log")
+	first, second := processOf(s, "one__log"), processOf(s, "two__log")
 	for i, general := range []conf{
 		{"default_timeout": "300ms"}, {"default_timeout": "20s", "wrapper_mode": "lazy"}, {"reconnect_sweep": "30s", "surface_refresh": "1s", "connect_timeout": "9s"},
 		{"generate_summaries": false, "allow_hosts": []string{"10.0.0.0/8"}}, {"max_tasks": 3},
@@ -38,7 +39,7 @@ func TestWideKeysReconnectNothing(t *testing.T) {
 		if got := s.Configure(general.String()); got != "reconfigured" {
 			t.Fatal(got)
 		}
-		if now := pidOf(s, "one__log"); now != first {
+		if now := processOf(s, "one__log"); now != first {
 			t.Errorf("step %d: process %s, then %s", i, first, now)
 		}
 		if i == 0 {
@@ -49,8 +50,8 @@ func TestWideKeysReconnectNothing(t *testing.T) {
 	if got := s.Configure(conf{"default_elicitation": conf{"mode": "off"}, "server": []conf{one, two}}.String()); got != "reconfigured" {
 		t.Fatal(got)
 	}
-	badtest.Await(t, "another connection", func() bool { return pidOf(s, "one__log") != first })
-	if now := pidOf(s, "two__log"); now != second {
+	badtest.Await(t, "another connection", func() bool { return processOf(s, "one__log") != first })
+	if now := processOf(s, "two__log"); now != second {
 		t.Errorf("a server with a block of its own was reconnected: %s, then %s", second, now)
 	}
 }

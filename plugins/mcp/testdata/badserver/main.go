@@ -18,6 +18,9 @@ import (
 
 var modes = map[string]string{}
 
+// started tells processes apart; their ids may be the same, each in its namespace.
+var started = time.Now().UnixNano()
+
 func has(m string) bool { _, ok := modes[m]; return ok }
 
 type message struct {
@@ -295,7 +298,7 @@ func (s *server) call(m message, result func(string) string, fail func(int, stri
 	case "log":
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		raw, _ := json.Marshal(map[string]any{"cancelled": s.cancelled, "requests": s.requests, "ran": s.ran, "pid": os.Getpid(), "args": os.Args[1:]}) // strings and ints
+		raw, _ := json.Marshal(map[string]any{"cancelled": s.cancelled, "requests": s.requests, "ran": s.ran, "pid": os.Getpid(), "started": started, "args": os.Args[1:]}) // strings and ints
 		return text(string(raw))
 	case "die":
 		fmt.Fprintln(os.Stderr, "fatal: out of cheese")
