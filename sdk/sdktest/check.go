@@ -18,9 +18,15 @@ type Outcome struct {
 }
 
 // Check runs the cases of RunBinary outside of go test, for command lines, and
-// gives one outcome a case.
+// gives one outcome a case. A plugin that does not start with the config given fails
+// one, "starts", and no other is tried: all would fail by the same.
 func Check(path, configJSON string, opts ...Option) []Outcome {
 	opts = withConfig(configJSON, opts)
+	start := &recorder{}
+	start.run(func() { Launch(start, path, opts...) })
+	if start.Failed() {
+		return []Outcome{{Name: "starts", Lines: start.lines}}
+	}
 	var all []Outcome
 	for _, c := range cases {
 		if c.slow && slowTool(opts) == "" {

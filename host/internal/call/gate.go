@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 	"github.com/bulkhead-dev/bulkhead/host/internal/question"
+	"github.com/bulkhead-dev/bulkhead/host/internal/registry"
 	"github.com/bulkhead-dev/bulkhead/host/internal/store"
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 	"github.com/bulkhead-dev/bulkhead/sdk/wire"
@@ -53,12 +54,19 @@ func (p *Pipeline) repeat(ctx context.Context, c *call, reply *Reply) (done bool
 	case err != nil || found == nil:
 		return err != nil, nil, err
 	case found.Result != nil:
+		c.returned = !ofHost(found.Result.Error)
 		return true, found.Result, nil
 	case found.Permit != nil:
 		p.take(c, *found.Permit, found.Input)
 		return false, nil, nil
 	}
 	return p.hold(ctx, c, reply, found.Parked)
+}
+
+// ofHost says whether a kept result is the host's word instead of the tool's.
+func ofHost(e *pluginv1.Error) bool {
+	_, known := fault.Lookup(fault.Ref(e.GetRef()))
+	return known
 }
 
 // capable refuses questions that only the caller's client could settle and can't.
@@ -208,6 +216,8 @@ func (p *Pipeline) rounds(ctx context.Context, c *call, reply *Reply) (*pluginv1
 	for {
 		result, err := p.dispatch(ctx, c)
 		if err != nil || result.NeedsInput == nil {
+			// The host's own tools tell what they did not find by an error.
+			c.returned = err == nil || c.owner() == registry.Host && fault.From(err).Class == fault.NotFound
 			return result, err
 		}
 		if c.Agent == nil || c.Session == nil {

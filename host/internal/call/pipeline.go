@@ -87,6 +87,8 @@ type call struct {
 	// empty = any.
 	ownSource string
 
+	returned bool // the tool itself gave the result
+
 	openMu sync.Mutex
 	open   []store.Question // of nested calls that came back with them
 }
@@ -142,7 +144,7 @@ func (p *Pipeline) run(ctx context.Context, c *call) *Reply {
 	if err != nil {
 		result = Failed(err)
 	}
-	reply.Tool, reply.Result = c.name, result
+	reply.Tool, reply.Result, reply.Returned = c.name, result, c.returned
 	if c.parent == nil && len(reply.Questions) == 0 && result.Error != nil {
 		reply.Questions = c.leftOpen(result)
 	}

@@ -58,6 +58,7 @@ type Reply struct {
 	Tool       string // resolved name
 	Result     *pluginv1.Result
 	Questions  []store.Question // open ones the call waits for
+	Returned   bool             // Result is what the tool itself returned, an error perhaps
 }
 
 // Failed turns an error into the result every caller understands.

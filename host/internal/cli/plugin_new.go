@@ -59,9 +59,6 @@ func (a *app) pluginNew() *cobra.Command {
 				return a.print(map[string]any{"name": name, "dir": dir, "files": names})
 			}
 			fmt.Fprintf(a.people, "wrote plugin %s to %s\n\n  cd %s\n  make && make test\n  bulkhead plugin test bulkhead-plugin-%s\n", name, dir, dir, name)
-			if sdk == "" {
-				fmt.Fprintf(a.people, "\nThis needs a published version of %s, and there is none yet:\nwith its source at hand, begin again with --sdk FOLDER.\n", sdkModule)
-			}
 			return nil
 		},
 	}
@@ -115,6 +112,8 @@ func pluginFiles(name, sdk string) ([]file, error) {
 		if err := mod.AddRequire(sdkModule, published); err != nil {
 			return nil, err
 		}
+	default: // what could not be built is not written
+		return nil, failed(fmt.Errorf("this bulkhead (%s) is no released version, so there is no published %s to build against\n  → with its source at hand, name it: --sdk FOLDER", version(), sdkModule))
 	}
 	mod.Cleanup()
 	text, err := mod.Format()

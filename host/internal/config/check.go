@@ -83,8 +83,18 @@ func (e *evaluator) checkHost(h *Host) {
 	}
 }
 
-func (e *evaluator) checkFrontend(n *node, i int) {
-	s := Source{n.block}
+func (e *evaluator) checkFrontend(n *node, i int, h *HTTP) {
+	s := h.Source
+	for _, name := range h.Hosts {
+		if why := notHost(name); why != "" {
+			e.add(fault.ConfigValue, s.At("hosts"), fmt.Sprintf("%q is no host name", name), why)
+		}
+	}
+	for _, origin := range h.Origins {
+		if why := notOrigin(origin); why != "" {
+			e.add(fault.ConfigValue, s.At("origins"), fmt.Sprintf("%q is no origin", origin), why)
+		}
+	}
 	if label(n) != "http" {
 		e.add(fault.ConfigUnknown, s.Range(), fmt.Sprintf("unknown frontend %q", label(n)), `the one there is is "http"`)
 	} else if i > 0 {

@@ -104,7 +104,7 @@ func (e *evaluator) decode(c *Config, top *node) {
 	for i, n := range top.blocks["frontend"] {
 		h := &HTTP{Source: Source{n.block}, Address: DefaultAddress}
 		e.fill(n, h)
-		e.checkFrontend(n, i)
+		e.checkFrontend(n, i, h)
 		c.HTTP = h
 	}
 	for _, n := range top.blocks["results"] {

@@ -110,7 +110,7 @@ func TestAPICall(t *testing.T) {
 		failed(w.as("boss").call("fx_echo", "{}", "Bulkhead-Session", "talk"), 404, "BH1012")
 		failed(w.as("boss").call("fx_echo", "{}", "Bulkhead-Session", "default:ann"), 404, "BH1012")
 		failed(w.as("boss").call("fx_echo", "{}", "Bulkhead-Session", "default:nobody"), 404, "BH1012")
-		failed(ann.call("fx_echo", "{}", "Bulkhead-Session", "../x"), 404, "BH1012")
+		failed(ann.call("fx_echo", "{}", "Bulkhead-Session", "../x"), 400, "BH1003")
 		// The header of the control socket has no power here.
 		if r := into[api.CallResult](ann.call("fx_echo", "{}", "Bulkhead-Agent", "boss"), 200); r.Session != "default:ann" {
 			t.Errorf("took a name: %+v", r)

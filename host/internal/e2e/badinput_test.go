@@ -167,6 +167,10 @@ func TestBadPluginBlocks(t *testing.T) {
 	}
 	status := w.ok("status")
 	says(t, status, "This config is refused")
+	if strings.Contains(status, "too often") {
+		t.Errorf("what failed once is said to have failed too often:\n%s", status)
+	}
+	w.fails(1, []string{"no tool \"pinned_echo\""}, "call", "pinned_echo")
 	w.fails(1, []string{"no tool \"picky_echo\""}, "call", "picky_echo")
 }
 

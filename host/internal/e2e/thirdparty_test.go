@@ -20,16 +20,22 @@ type stranger struct {
 	name, dir string
 }
 
+// sdk is the folder of this tree.
+func sdk(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // stranger writes a plugin's module with the command of the host, against the SDK
 // of this tree.
 func (w *world) stranger(name string) *stranger {
 	w.t.Helper()
-	sdk, err := filepath.Abs(root)
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	s := &stranger{w.t, w, name, filepath.Join(w.t.TempDir(), "bulkhead-plugin-"+name)}
-	says(w.t, w.ok("plugin", "new", name, s.dir, "--sdk", sdk), "wrote plugin "+name)
+	says(w.t, w.ok("plugin", "new", name, s.dir, "--sdk", sdk(w.t)), "wrote plugin "+name)
 	return s
 }
 
@@ -155,7 +161,10 @@ func TestPluginTestFindsFaults(t *testing.T) {
 		t.Errorf("failed %v, passed %v", failed, passed)
 	}
 	w.fails(1, []string{"health answers", "FAILED", "1 case failed"}, "plugin", "test", s.binary())
-	w.fails(1, []string{`"shape" is not a setting`, "as in: "}, "plugin", "test", s.binary(), "--config", "shape=round")
+	out := w.fails(1, []string{`"shape" is not a setting`, "starts", "1 case failed"}, "plugin", "test", s.binary(), "--config", "shape=round")
+	if strings.Contains(out, "drain") || strings.Count(out, "is not a setting") != 1 {
+		t.Errorf("one fault is told as many:\n%s", out)
+	}
 	w.fails(2, []string{"not JSON"}, "plugin", "test", s.binary(), "--config", "{")
 	w.fails(1, []string{"is not a program"}, "plugin", "test", filepath.Join(s.dir, "go.mod"))
 	w.fails(1, []string{"no such file"}, "plugin", "test", "nowhere")
@@ -171,7 +180,7 @@ func TestPluginNewRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.fails(1, []string{"is not empty, nothing was written"}, "plugin", "new", "second", s.dir)
+	w.fails(1, []string{"is not empty, nothing was written"}, "plugin", "new", "second", s.dir, "--sdk", sdk(t))
 	if after, err := os.ReadFile(filepath.Join(s.dir, "main.go")); err != nil || string(after) != string(before) {
 		t.Errorf("main.go was changed: %v", err)
 	}
@@ -181,15 +190,15 @@ func TestPluginNewRefuses(t *testing.T) {
 	w.fails(1, []string{"--sdk", "no such file"}, "plugin", "new", "third", "--sdk", w.dir)
 	w.write("go.mod", "module example.com/other\n")
 	w.fails(1, []string{"--sdk", `is the module "example.com/other"`}, "plugin", "new", "third", "--sdk", w.dir)
-	w.fails(1, []string{"not a directory"}, "plugin", "new", "third", filepath.Join(w.dir, "config.hcl", "x"))
+	w.fails(1, []string{"not a directory"}, "plugin", "new", "third", filepath.Join(w.dir, "config.hcl", "x"), "--sdk", sdk(t))
+	// Without --sdk the published module is meant, and this build is none.
+	w.fails(1, []string{"no released version", "--sdk FOLDER"}, "plugin", "new", "third")
 	if _, err := os.Stat(filepath.Join(w.dir, "bulkhead-plugin-third")); err == nil {
 		t.Error("a refused plugin has a folder")
 	}
-	// Without --sdk the published module is meant, and that there is none yet is said.
-	says(t, w.ok("plugin", "new", "fourth"), "there is none yet", "--sdk FOLDER")
-	out := w.ok("plugin", "new", "third", "--json")
+	out := w.ok("plugin", "new", "third", "--json", "--sdk", sdk(t))
 	text, err := os.ReadFile(filepath.Join(w.dir, "bulkhead-plugin-third", "go.mod"))
-	if err != nil || strings.Contains(string(text), "replace") || !strings.Contains(out, `"go.mod"`) {
+	if err != nil || !strings.Contains(string(text), "replace") || !strings.Contains(out, `"go.mod"`) {
 		t.Errorf("%v\n%s\n%s", err, text, out)
 	}
 }

@@ -135,7 +135,7 @@ var rows = []Row{
 
 	{PluginDied, ExecutionFailed, false, "the plugin's process ended during the call", "call again; the plugin restarts by itself"},
 	{PluginRestarting, Unavailable, true, "the plugin is restarting", "call again at the time named"},
-	{PluginQuarantined, Unavailable, true, "the plugin failed too often and is quarantined", "see `bulkhead status`; `bulkhead plugin restart NAME` clears it"},
+	{PluginQuarantined, Unavailable, true, "the plugin is quarantined: it failed too often, or for a reason that only a person can mend", "see `bulkhead status`; `bulkhead plugin restart NAME` tries at once"},
 	{PluginStopped, Unavailable, false, "the plugin is stopped", "`bulkhead plugin start NAME`"},
 	{PluginStart, Unavailable, true, "the plugin could not be started", "read its last lines in `bulkhead status`"},
 	{PluginHandshake, Unavailable, true, "the plugin's handshake was not acceptable", "build it against a current sdk; a plugin prints nothing on stdout before the handshake"},

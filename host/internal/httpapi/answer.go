@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/api"
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
@@ -83,34 +81,6 @@ func statusOf(c fault.Class) int {
 	return http.StatusInternalServerError
 }
 
-// body reads a request's JSON object. A key nobody knows is refused by name: it is
-// a misspelt one more often than one from the future.
-func body(r *http.Request, v any) error {
-	raw, err := io.ReadAll(r.Body)
-	if err != nil {
-		var tooBig *http.MaxBytesError
-		if errors.As(err, &tooBig) {
-			return fault.New(fault.ArgumentsTooBig, "the request body is over %d bytes: %w", tooBig.Limit, err)
-		}
-		return fault.New(fault.BadJSON, "the body could not be read: %w", err)
-	}
-	if len(bytes.TrimSpace(raw)) == 0 {
-		return nil
-	}
-	if !utf8.Valid(raw) {
-		return fault.New(fault.BadJSON, "the body is not UTF-8")
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		return fault.New(fault.BadJSON, "the body is not the JSON expected: %w", err)
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return fault.New(fault.BadJSON, "the body is more than one JSON object")
-	}
-	return nil
-}
-
 // number is a query parameter that counts.
 func number(r *http.Request, name string) (uint64, error) {
 	text := r.URL.Query().Get(name)
@@ -122,4 +92,18 @@ func number(r *http.Request, name string) (uint64, error) {
 		return 0, fault.New(fault.BadArguments, "%s is a number, not %.40q", name, text)
 	}
 	return n, nil
+}
+
+// flag is a query parameter that is true or false, or left out.
+func flag(r *http.Request, name string, otherwise bool) (bool, error) {
+	switch text := r.URL.Query().Get(name); text {
+	case "":
+		return otherwise, nil
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	default:
+		return false, fault.New(fault.BadArguments, "%s is true or false, not %.40q", name, text)
+	}
 }

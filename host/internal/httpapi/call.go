@@ -41,7 +41,7 @@ func (a *API) call(w http.ResponseWriter, r *http.Request, who who) {
 	if kind == plainJSON {
 		reply := a.Pipeline.Call(r.Context(), req)
 		result := a.resultView(reply, req.Caller)
-		status := callStatus(reply.Result.Error)
+		status := callStatus(reply)
 		if e := result.Error; e != nil {
 			retryAfter(w, status, time.Duration(e.RetryAfterMs)*time.Millisecond)
 		}
@@ -119,8 +119,12 @@ func (a *API) request(r *http.Request, who who) (req call.Request, err error) {
 		Tool:   r.PathValue("name"), Arguments: in.Arguments, ToolCallID: in.ToolCallID,
 		Timeout: time.Duration(min(in.TimeoutMs, call.MaxTimeout.Milliseconds())) * time.Millisecond, Raw: shape == "none",
 	}
+	internal, err := flag(r, "internal", false)
+	if err != nil {
+		return req, err
+	}
 	if who.operator {
-		req.Internal = r.URL.Query().Get("internal") == "true"
+		req.Internal = internal
 		return req, nil
 	}
 	req.Hold = a.Hold
@@ -137,8 +141,9 @@ func first(s ...string) string {
 }
 
 // callStatus is 200 for whatever the tool itself returned.
-func callStatus(e *pluginv1.Error) int {
-	if e == nil {
+func callStatus(reply *call.Reply) int {
+	e := reply.Result.Error
+	if e == nil || reply.Returned {
 		return http.StatusOK
 	}
 	switch class := fault.Class(e.Code); class {

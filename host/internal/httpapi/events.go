@@ -35,7 +35,11 @@ func (a *API) events(w http.ResponseWriter, r *http.Request, who who) {
 		fail(w, err)
 		return
 	}
-	follow := r.URL.Query().Get("follow") == "true" || kind == eventStream && r.URL.Query().Get("follow") != "false"
+	follow, err := flag(r, "follow", kind == eventStream)
+	if err != nil {
+		fail(w, err)
+		return
+	}
 	if err := who.hand.lasts(); err != nil {
 		fail(w, err)
 		return

@@ -126,12 +126,37 @@ func (c *Connections) state(conn net.Conn, s http.ConnState) {
 type listener struct {
 	net.Listener
 	conns *Connections
+
+	once   sync.Once
+	closed chan struct{}
+}
+
+func newListener(l net.Listener, conns *Connections) *listener {
+	return &listener{Listener: l, conns: conns, closed: make(chan struct{})}
+}
+
+// Close ends Accept, also while it waits for room.
+func (l *listener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// pause waits; it reports false when the listener is closed first.
+func (l *listener) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-l.closed:
+		return false
+	}
 }
 
 const busy = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
 
 // Accept returns the next admitted connection.
-func (l listener) Accept() (net.Conn, error) {
+func (l *listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
@@ -140,7 +165,10 @@ func (l listener) Accept() (net.Conn, error) {
 		came := time.Now()
 		ok, wait := l.conns.admit(conn, came)
 		for wait > 0 {
-			time.Sleep(wait) // the ones that follow wait in the kernel's queue
+			if !l.pause(wait) { // the ones that follow wait in the kernel's queue
+				_ = conn.Close()
+				return nil, net.ErrClosed
+			}
 			ok, wait = l.conns.admit(conn, came)
 		}
 		if ok {

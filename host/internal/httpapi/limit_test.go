@@ -12,6 +12,33 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
+// A stop does not wait for a connection that waits for room.
+func TestCloseEndsTheWaitForRoom(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conns := NewConnections(1)
+	bound := newListener(l, conns)
+	for range 2 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	if _, err := bound.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	_ = bound.Close() // the second connection is in the kernel's queue, or reset
+	if bound.pause(time.Hour) {
+		t.Error("it waited")
+	}
+	if c, err := bound.Accept(); err == nil {
+		t.Errorf("accepted %v after the end", c.RemoteAddr())
+	}
+}
+
 // Many clients at once over a small bound: each is served or turned away, idle ones
 // make room, and nothing stays counted.
 func TestConnections(t *testing.T) {

@@ -11,7 +11,11 @@ import (
 
 // questions lists the open ones, or all, of the caller or of everyone.
 func (a *API) questions(r *http.Request, who who) (any, error) {
-	list, err := a.Questions.List(r.Context(), who.by(), r.URL.Query().Get("all") != "true")
+	all, err := flag(r, "all", false)
+	if err != nil {
+		return nil, err
+	}
+	list, err := a.Questions.List(r.Context(), who.by(), !all)
 	if err != nil {
 		return nil, err
 	}

@@ -16,8 +16,12 @@ import (
 func (a *API) tools(r *http.Request, who who) (any, error) {
 	snap, id := a.Registry.Snapshot(), r.Header.Get(api.HeaderSession)
 	list := snap.Tools()
+	all, err := flag(r, "all", false)
+	if err != nil {
+		return nil, err
+	}
 	switch {
-	case r.URL.Query().Get("all") == "true" && !who.operator: // what is on demand too
+	case all && !who.operator: // what is on demand too
 		list = listing.Callable(snap, who.agent)
 	case !who.operator || id != "" || r.Header.Get(api.HeaderAgent) != "":
 		var active map[string]bool

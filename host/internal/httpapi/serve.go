@@ -21,7 +21,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, conns *Connectio
 		ErrorLog:    log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 	}
 	if conns != nil {
-		l, srv.ConnState = listener{l, conns}, conns.state
+		l, srv.ConnState = newListener(l, conns), conns.state
 	}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()

@@ -79,6 +79,11 @@ func (d *door) run(ctx context.Context, x *exchange, req call.Request) (*call.Re
 		x.failure = &rpcFailure{code: mcp.INVALID_PARAMS, message: err.Error()}
 		return nil, nil
 	}
+	token, err := progressToken(meta)
+	if err != nil {
+		x.failure = &rpcFailure{code: mcp.INVALID_PARAMS, message: err.Error()}
+		return nil, nil
+	}
 	req.Caller = d.caller(x.peer, meta)
 	req.Hold = d.core.Hold
 	req.LogLevel = string(logLevel(ctx))
@@ -92,7 +97,7 @@ func (d *door) run(ctx context.Context, x *exchange, req call.Request) (*call.Re
 	case !modern && x.peer.ask != nil:
 		req.Asked = func(ctx context.Context, questions []store.Question) { d.elicit(ctx, x.peer, asks(questions)) }
 	}
-	stop := events(&req, x.peer.send, meta.Get("progressToken"), wants(ctx, modern))
+	stop := events(&req, x.peer.send, token, wants(ctx, modern))
 	reply := d.core.Pipeline.Call(ctx, req)
 	for range wire.MaxRounds {
 		// Answers that came with a requestState were for that call's questions.
@@ -111,6 +116,23 @@ func (d *door) run(ctx context.Context, x *exchange, req call.Request) (*call.Re
 		return nil, nil
 	}
 	return reply, nil
+}
+
+// maxToken is how long a client's progress token may be, in bytes of JSON: it comes
+// back in every notice.
+const maxToken = 256
+
+// progressToken is the client's, a string or an integer; null is none.
+func progressToken(meta gjson.Result) (gjson.Result, error) {
+	token := meta.Get("progressToken")
+	whole := token.Type == gjson.Number && !strings.ContainsAny(token.Raw, ".eE")
+	switch {
+	case !token.Exists(), token.Type == gjson.Null:
+		return gjson.Result{}, nil
+	case token.Type != gjson.String && !whole, len(token.Raw) > maxToken:
+		return token, fmt.Errorf("_meta.progressToken is a string or an integer of at most %d bytes, not %.40s", maxToken, token.Raw)
+	}
+	return token, nil
 }
 
 // missing are the capabilities by which a client could be asked and that it lacks.

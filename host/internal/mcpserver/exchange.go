@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -113,8 +114,14 @@ func (x *exchange) finish(answer []byte) []byte {
 	return answer
 }
 
-// named says which resource it is that was not found.
+// named says in our words what the library could not read, and which resource it is
+// that was not found.
 func (x *exchange) named(answer []byte, e gjson.Result) []byte {
+	if text := e.Get("message").Str; strings.HasPrefix(text, "unparsable ") {
+		if worded, err := sjson.SetBytes(answer, "error.message", "the request's params do not have the form that its method asks for"); err == nil {
+			answer = worded
+		}
+	}
 	code, uri := e.Get("code").Int(), x.params.Get("uri")
 	if uri.Type != gjson.String || e.Get("data").Exists() ||
 		code != mcp.RESOURCE_NOT_FOUND && code != mcp.INVALID_PARAMS {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -66,8 +67,19 @@ func (core *Core) ServeHTTP(w http.ResponseWriter, r *http.Request, c Caller) {
 		}
 		// The library would open a session for whatever id it is given.
 		if _, err := d.ids.Validate(id); err != nil && !modernHeader(r) {
-			http.Error(out, "no such session; initialize first", http.StatusNotFound)
+			http.Error(out, noSuchSession, http.StatusNotFound)
 			return
+		}
+		if r.Method == http.MethodGet && !modernHeader(r) {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			done, ok := d.ids.streams(id, cancel)
+			if !ok {
+				http.Error(out, noSuchSession, http.StatusNotFound)
+				return
+			}
+			defer done()
+			r = r.WithContext(ctx)
 		}
 		d.http.ServeHTTP(out, r)
 	default:
@@ -77,6 +89,8 @@ func (core *Core) ServeHTTP(w http.ResponseWriter, r *http.Request, c Caller) {
 }
 
 const noSessionID = "the header Mcp-Session-Id is missing: it carries the id that the answer to initialize had"
+
+const noSuchSession = "no such session; initialize first"
 
 func modernHeader(r *http.Request) bool {
 	return mcp.IsModernProtocol(r.Header.Get(mcp.HeaderProtocolVersion))
@@ -118,11 +132,9 @@ func (d *door) post(out *responder, r *http.Request, c Caller) {
 		id = "" // that revision has no sessions; a header of the older ones means nothing
 		r.Header.Del(server.HeaderKeySessionID)
 	}
-	if !method.Exists() && request.Exists() {
-		if _, err := d.ids.Validate(id); err == nil && d.pending.answer(id, m) {
-			out.WriteHeader(http.StatusAccepted)
-			return
-		}
+	if !method.Exists() && request.Exists() && !modern {
+		d.answered(out, id, m)
+		return
 	}
 	if !modern && id == "" && method.Exists() && method.Str != string(mcp.MethodInitialize) {
 		http.Error(out, noSessionID, http.StatusBadRequest)
@@ -193,6 +205,24 @@ func (d *door) post(out *responder, r *http.Request, c Caller) {
 	d.http.ServeHTTP(out, r)
 }
 
+// answered takes what a client of the session era answers to a request of ours.
+func (d *door) answered(out *responder, id string, m gjson.Result) {
+	if id == "" {
+		http.Error(out, noSessionID, http.StatusBadRequest)
+		return
+	}
+	if _, err := d.ids.Validate(id); err != nil {
+		http.Error(out, noSuchSession, http.StatusNotFound)
+		return
+	}
+	// An empty result answers a ping, which nobody waits for.
+	if result := m.Get("result"); !d.pending.answer(id, m) && (!result.IsObject() || len(result.Map()) > 0) {
+		out.refuse(nil, mcp.INVALID_REQUEST, fmt.Sprintf("nothing waits for an answer to %.100s: it was answered, or the call that asked has ended", m.Get("id").Raw))
+		return
+	}
+	out.WriteHeader(http.StatusAccepted)
+}
+
 // malformed says what is wrong with a message's frame, or nothing.
 func malformed(m gjson.Result) string {
 	if !m.IsObject() {
@@ -200,6 +230,37 @@ func malformed(m gjson.Result) string {
 	}
 	if id := m.Get("id"); m.Get("method").Exists() && id.Exists() && id.Type != gjson.String && id.Type != gjson.Number {
 		return "a request's id is a string or a number"
+	}
+	return twofold(m)
+}
+
+// twofold says which key of a message, or of its params, stands there twice, be it in
+// another case: readers differ in which one they take, and the library is one that
+// takes either.
+func twofold(m gjson.Result) (problem string) {
+	for _, object := range []gjson.Result{m, m.Get("params")} {
+		var seen [16]string
+		n := 0
+		if !object.IsObject() {
+			continue
+		}
+		object.ForEach(func(key, _ gjson.Result) bool {
+			if n == len(seen) {
+				problem = fmt.Sprintf("a message, and its params, have at most %d keys", len(seen))
+				return false
+			}
+			for _, k := range seen[:n] {
+				if strings.EqualFold(k, key.Str) {
+					problem = fmt.Sprintf("the message has the key %.40q twice, or in two cases", k)
+				}
+			}
+			seen[n] = key.Str
+			n++
+			return problem == ""
+		})
+		if problem != "" {
+			return problem
+		}
 	}
 	return ""
 }

@@ -26,8 +26,9 @@ type sessionIDs struct {
 // httpSession is one open session.
 type httpSession struct {
 	used   time.Time
-	passed time.Time // through the library, last
-	known  *known    // nil until the client initialized
+	passed time.Time        // through the library, last
+	ends   map[*func()]bool // what ends the streams that are open on it
+	known  *known           // nil until the client initialized
 }
 
 var errNoSession = errors.New("no such session")
@@ -44,8 +45,8 @@ func (s *sessionIDs) Generate() string {
 				oldest, at = id, x.used
 			}
 		}
-		delete(s.open, oldest)
-		// Its streams end; a client that still has it initializes anew.
+		s.drop(oldest)
+		// A client that still has it initializes anew.
 		go s.door.lib.UnregisterSession(context.Background(), oldest)
 	}
 	s.open[id] = &httpSession{used: time.Now()}
@@ -106,13 +107,47 @@ func (s *sessionIDs) Terminate(id string) (notAllowed bool, err error) {
 	if _, ok := s.open[id]; !ok {
 		return false, errNoSession
 	}
-	delete(s.open, id)
+	s.drop(id)
 	return false, nil
+}
+
+// streams notes what ends a stream that is open on a session: it ends with that. It
+// reports false when the session has ended already.
+func (s *sessionIDs) streams(id string, end func()) (done func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.open[id]
+	if x == nil {
+		return nil, false
+	}
+	if x.ends == nil {
+		x.ends = map[*func()]bool{}
+	}
+	x.ends[&end] = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(x.ends, &end)
+	}, true
+}
+
+// drop ends a session with its streams. s.mu is held.
+func (s *sessionIDs) drop(id string) {
+	x := s.open[id]
+	if x == nil {
+		return
+	}
+	delete(s.open, id)
+	for end := range x.ends {
+		(*end)()
+	}
 }
 
 // forget ends all sessions; their ids are unknown from now on.
 func (s *sessionIDs) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clear(s.open)
+	for id := range s.open {
+		s.drop(id)
+	}
 }

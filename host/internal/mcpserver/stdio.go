@@ -213,6 +213,9 @@ func (c *conn) message(ctx context.Context, line []byte) error {
 	if !m.IsObject() {
 		return c.send(rpcError(nil, mcp.INVALID_REQUEST, "one JSON-RPC object a line"))
 	}
+	if f := malformed(m); f != "" {
+		return c.send(rpcError(nil, mcp.INVALID_REQUEST, f))
+	}
 	id, method := m.Get("id"), m.Get("method")
 	switch {
 	case !method.Exists() && id.Exists():

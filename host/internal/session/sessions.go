@@ -74,7 +74,7 @@ func (ss *Sessions) Open(ctx context.Context, agent *policy.Agent, id string) (*
 		return s, err
 	}
 	if !idRule.MatchString(id) {
-		return nil, fault.New(fault.UnknownSession, "a session id has 1 to 128 letters, digits and . _ : -")
+		return nil, fault.New(fault.BadArguments, "a session id has 1 to 128 letters, digits and . _ : -")
 	}
 	if whose, ok := strings.CutPrefix(id, defaultPrefix); ok && whose != agent.Name {
 		return nil, unknown(id)

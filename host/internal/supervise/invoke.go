@@ -106,7 +106,11 @@ func (u *unit) await(ctx context.Context, begun time.Time, spent *generation) (*
 		case u.life.Err() != nil:
 			return nil, fault.New(fault.HostStopping, "the host is stopping; plugin %q takes no more calls", u.name)
 		case state == Quarantined:
-			return nil, fault.New(fault.PluginQuarantined, "plugin %q failed too often and is quarantined (%s); next attempt in %s, or `bulkhead plugin restart %s`", u.name, text(last), next.Round(time.Second), u.name).After(next)
+			why := "failed too often"
+			if hopeless(last) {
+				why = "can't start until somebody mends that"
+			}
+			return nil, fault.New(fault.PluginQuarantined, "plugin %q %s and is quarantined (%s); next attempt in %s, or `bulkhead plugin restart %s`", u.name, why, text(last), next.Round(time.Second), u.name).After(next)
 		case state == Stopped, state == Draining && !holding:
 			return nil, fault.New(fault.PluginStopped, "plugin %q is %s", u.name, state)
 		}

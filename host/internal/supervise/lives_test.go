@@ -31,6 +31,7 @@ func TestBudgetQuarantinesAndProbes(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	_, err := b.call("bad", "echo", `{}`)
+	is(t, err, fault.PluginQuarantined, "failed too often and is quarantined")
 	is(t, err, fault.PluginQuarantined, "bulkhead plugin restart bad")
 	if f := fault.From(err); !f.Retryable || f.RetryAfter <= 0 {
 		t.Errorf("no time of the next attempt: %+v", f)
@@ -90,6 +91,8 @@ func TestWhatOnlyAPersonCanChangeIsNotTriedAgain(t *testing.T) {
 		if s.Restarts != 1 || s.LastRef != string(want.ref) || !strings.Contains(s.LastError, want.says) {
 			t.Errorf("%s: %+v", name, s)
 		}
+		_, err := b.call(name, "echo", `{}`)
+		is(t, err, fault.PluginQuarantined, "can't start until somebody mends that")
 	}
 	b.works("good")
 }

@@ -224,9 +224,7 @@ func (u *unit) unplanned(err error) {
 	wait = time.Duration(float64(wait) * (0.75 + rand.Float64()/2))
 	state := Restarting
 	u.attempts++
-	// What only a person can change is not tried again and again.
-	hopeless := f.Ref == fault.PluginBinary || f.Ref == fault.PluginConfig || f.Ref == fault.PluginSandbox
-	if hopeless || len(u.exits) >= spec.Budget.Exits {
+	if hopeless(f) || len(u.exits) >= spec.Budget.Exits {
 		state, wait = Quarantined, opts.QuarantineProbe
 		u.exits = u.exits[max(0, len(u.exits)-spec.Budget.Exits+1):] // the probe has one try
 	}
@@ -238,6 +236,12 @@ func (u *unit) unplanned(err error) {
 	u.set(state, f.Message)
 	u.log.Warn("plugin failed", "error", f.Message, "ref", f.Ref, "state", state, "next_attempt_in", wait.Round(time.Millisecond))
 	u.settle.Do(func() { close(u.settled) })
+}
+
+// hopeless says that only a person can mend what went wrong: it is not tried again
+// and again.
+func hopeless(f *fault.Error) bool {
+	return f != nil && (f.Ref == fault.PluginBinary || f.Ref == fault.PluginConfig || f.Ref == fault.PluginSandbox)
 }
 
 func (u *unit) noteTail(tail []string) {

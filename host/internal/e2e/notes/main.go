@@ -21,6 +21,10 @@ type textArgs struct {
 	Text string `json:"text" jsonschema:"required"`
 }
 
+type failArgs struct {
+	Code string `json:"code"`
+}
+
 func main() {
 	prefix := os.Getenv("FIXTURE_PREFIX")
 	note := prefix + "://note"
@@ -53,6 +57,9 @@ func main() {
 		sdk.NewTool(prefix+"_tell", "Puts a text into the session's inbox.", func(ctx context.Context, c *sdk.Call, in textArgs) (sdk.Result, error) {
 			_, err := c.Host().Publish(ctx, sdk.Event{Kind: "word", Text: in.Text})
 			return sdk.TextResult("told"), err
+		}),
+		sdk.NewTool(prefix+"_fail", "Fails with a code of its own.", func(_ context.Context, _ *sdk.Call, in failArgs) (sdk.Result, error) {
+			return sdk.Result{}, sdk.Errorf(sdk.Code(in.Code), "as asked")
 		}),
 	}
 	sdk.Serve(p)
