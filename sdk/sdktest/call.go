@@ -26,7 +26,8 @@ type Reply struct {
 	Code       string // of the error; empty = none
 	Ref        string
 	Retryable  bool
-	Message    string // of the error
+	RetryAfter time.Duration // of a retryable error; 0 = at any time
+	Message    string        // of the error
 	Files      []sdk.FileRef
 	Questions  []Question
 	State      []byte // what a question carries
@@ -174,6 +175,7 @@ func (r *Reply) read(p *pluginv1.Result) {
 	r.Text, r.Structured, r.Raw, r.IsError = texts(p.GetContent()), p.GetStructured(), p.GetRaw(), p.GetIsError()
 	r.Code, r.Ref = p.GetError().GetCode(), p.GetError().GetRef()
 	r.Retryable, r.Message = p.GetError().GetRetryable(), p.GetError().GetMessage()
+	r.RetryAfter = time.Duration(p.GetError().GetRetryAfterMs()) * time.Millisecond
 	r.State = p.GetNeedsInput().GetState()
 	for _, c := range p.GetContent() {
 		if f := c.GetFile(); f != nil {

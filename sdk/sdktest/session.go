@@ -221,3 +221,15 @@ func (s *Session) snapshot() *pluginv1.OfferSnapshot {
 		}
 	}
 }
+
+// Health gives how the plugin sees itself: whether degraded, and its words on it.
+func (s *Session) Health() (degraded bool, detail string) {
+	s.t.Helper()
+	ctx, cancel := s.context()
+	defer cancel()
+	h, err := s.client.Health(ctx, &pluginv1.HealthRequest{})
+	if err != nil {
+		s.t.Fatalf("Health: %v", err)
+	}
+	return h.GetStatus() == pluginv1.HealthResponse_STATUS_DEGRADED, h.GetDetail()
+}

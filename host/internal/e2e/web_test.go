@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -119,4 +120,69 @@ func TestWeb(t *testing.T) {
 			t.Errorf("loaded %d times: %s", loads.Load()-before, got)
 		}
 	})
+}
+
+// A document of three hundred full pages is read by a plugin that has the memory a
+// plugin without a block would get, and the plugin is still the same afterwards.
+func TestLargePDF(t *testing.T) {
+	document := longPDF(300)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/pdf")
+		_, _ = w.Write(document) // the client is us
+	}))
+	defer srv.Close()
+	w := newWorld(t, fmt.Sprintf("plugin \"web\" {\n  limits {\n    memory = \"512MiB\"\n  }\n  config {\n    allow_hosts = [%q]\n    max_page_size = \"32MiB\"\n  }\n}\n", srv.Listener.Addr()), "web")
+	w.serve()
+	before := w.plugin("web")
+	for i := range 3 {
+		got := w.ok("call", "--session", "reader", "web_browse", fmt.Sprintf("url=%s/%d", srv.URL, i))
+		last := regexp.MustCompile(`session/reader/\S+-chunk299`).FindString(got)
+		if part := w.ok("call", "--session", "reader", "get_from_working_memory", "key="+last); !strings.Contains(part, "Line 60 of page 300") {
+			t.Fatalf("%.500s\n%.500s", got, part)
+		}
+	}
+	after := w.plugin("web")
+	if after.PID != before.PID || after.Generation != before.Generation {
+		t.Errorf("the plugin was %+v and is %+v", before, after)
+	}
+	if raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", after.PID)); err == nil {
+		t.Logf("%d bytes of PDF; %s", len(document), regexp.MustCompile(`Vm(HWM|Data):\s+\d+ kB`).FindAllString(string(raw), -1))
+	}
+}
+
+// longPDF writes a document of so many pages with sixty lines each.
+func longPDF(pages int) []byte {
+	var out bytes.Buffer
+	var offsets []int
+	object := func(format string, args ...any) {
+		offsets = append(offsets, out.Len())
+		fmt.Fprintf(&out, "%d 0 obj\n", len(offsets))
+		fmt.Fprintf(&out, format, args...)
+		out.WriteString("\nendobj\n")
+	}
+	out.WriteString("%PDF-1.4\n")
+	var kids strings.Builder
+	for i := range pages {
+		fmt.Fprintf(&kids, "%d 0 R ", 4+2*i)
+	}
+	object("<< /Type /Catalog /Pages 2 0 R >>")
+	object("<< /Type /Pages /Kids [%s] /Count %d >>", kids.String(), pages)
+	object("<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>")
+	for i := range pages {
+		object("<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents %d 0 R /Resources << /Font << /F1 3 0 R >> >> >>", 5+2*i)
+		var text strings.Builder
+		text.WriteString("BT /F1 9 Tf 40 770 Td 12 TL")
+		for line := range 60 {
+			fmt.Fprintf(&text, " (Line %d of page %d: the wind was fair, and nobody on deck.) Tj T*", line+1, i+1)
+		}
+		text.WriteString(" ET")
+		object("<< /Length %d >>\nstream\n%s\nendstream", text.Len(), text.String())
+	}
+	at := out.Len()
+	fmt.Fprintf(&out, "xref\n0 %d\n0000000000 65535 f \n", len(offsets)+1)
+	for _, o := range offsets {
+		fmt.Fprintf(&out, "%010d 00000 n \n", o)
+	}
+	fmt.Fprintf(&out, "trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n", len(offsets)+1, at)
+	return out.Bytes()
 }

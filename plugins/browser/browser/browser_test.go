@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -370,32 +371,69 @@ func TestKilled(t *testing.T) {
 	gone(t) // it rests a second after its last page
 }
 
-// Many pages, several at a time, with a change of browsers in between: no process
-// stays, and the plugin's own memory is level.
+// level is the memory that is held: by this process after a collection, and by the
+// browser's processes, where shared pages count in parts; in bytes.
+func level(t *testing.T) (own, browser uint64) {
+	t.Helper()
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	for _, pid := range children(t, os.Getpid()) {
+		raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid)) // it may have ended
+		for line := range strings.Lines(string(raw)) {
+			var kib uint64
+			if n, _ := fmt.Sscanf(line, "Pss: %d kB", &kib); n == 1 {
+				browser += kib << 10
+			}
+		}
+	}
+	return m.HeapAlloc, browser
+}
+
+// Many pages, several at a time: no process, file or goroutine stays, and memory
+// does not grow with the pages, neither the plugin's nor the browser's.
 func TestRenderEndurance(t *testing.T) {
 	n := 24
 	if os.Getenv("BULKHEAD_ENDURANCE") != "" {
 		n = 220
 	}
 	srv := site(t, map[string]string{"/": app, "/app.js": appJS, "/data.html": "x"})
-	s, _ := start(t, `,"idle":"1s"`, srv)
-	var wg sync.WaitGroup
-	jobs := make(chan int)
-	for range 3 {
-		wg.Go(func() {
-			for i := range jobs {
-				r := s.Call("browser_render", fmt.Sprintf(`{"url":"%s/?%d","wait":"#done"}`, srv.URL, i), sdktest.Within(2*time.Minute))
-				if r.IsError || !strings.Contains(string(r.Structured), "data: x") {
-					t.Errorf("%d: %s", i, r.Message)
+	s, _ := start(t, `,"idle":"2s"`, srv)
+	pages := func(from, to int) {
+		var wg sync.WaitGroup
+		jobs := make(chan int)
+		for range 3 {
+			wg.Go(func() {
+				for i := range jobs {
+					r := s.Call("browser_render", fmt.Sprintf(`{"url":"%s/?%d","wait":"#done"}`, srv.URL, i), sdktest.Within(2*time.Minute))
+					if r.IsError || !strings.Contains(string(r.Structured), "data: x") {
+						t.Errorf("%d: %s", i, r.Message)
+					}
 				}
-			}
-		})
+			})
+		}
+		for i := from; i < to; i++ {
+			jobs <- i
+		}
+		close(jobs)
+		wg.Wait()
 	}
-	for i := range n {
-		jobs <- i
+	pages(0, 12) // to be warm
+	own, browser := level(t)
+	goroutines, processes := runtime.NumGoroutine(), len(children(t, os.Getpid()))
+	pages(12, n)
+	ownNow, browserNow := level(t)
+	t.Logf("after 12 pages: heap %d KiB, browser %d MiB in %d processes, %d goroutines", own>>10, browser>>20, processes, goroutines)
+	t.Logf("after %d pages: heap %d KiB, browser %d MiB in %d processes, %d goroutines", n, ownNow>>10, browserNow>>20, len(children(t, os.Getpid())), runtime.NumGoroutine())
+	if ownNow > own+8<<20 {
+		t.Errorf("the plugin's heap grew from %d to %d bytes", own, ownNow)
 	}
-	close(jobs)
-	wg.Wait()
+	if browserNow > browser+browser/2+100<<20 {
+		t.Errorf("the browser grew from %d to %d bytes", browser, browserNow)
+	}
+	if now := runtime.NumGoroutine(); now > goroutines+20 {
+		t.Errorf("%d goroutines, then %d", goroutines, now)
+	}
 	gone(t)
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		left, err := filepath.Glob(filepath.Join(s.TempDir, "chrome*"))

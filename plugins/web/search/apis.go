@@ -34,6 +34,28 @@ func setIf(v url.Values, key, value string) {
 	}
 }
 
+// list is an answer's results, each read by itself: one that is not as its
+// provider describes it costs itself, or its snippet, and not the others.
+type list []json.RawMessage
+
+func (l list) hits(address, snippet string) []Hit {
+	var hits []Hit
+	for _, raw := range l {
+		var fields map[string]json.RawMessage
+		if json.Unmarshal(raw, &fields) != nil {
+			continue
+		}
+		text := func(name string) (s string) {
+			if json.Unmarshal(fields[name], &s) != nil {
+				return ""
+			}
+			return s
+		}
+		hits = append(hits, Hit{text("title"), text(address), text(snippet)})
+	}
+	return hits
+}
+
 // brave is the Brave Search API.
 type brave struct {
 	c    Config
@@ -52,19 +74,9 @@ func (p brave) request(ctx context.Context, q Query) (*http.Request, error) {
 }
 
 func (brave) hits(body []byte) ([]Hit, error) {
-	var a struct {
-		Web struct {
-			Results []struct{ Title, URL, Description string }
-		}
-	}
-	if err := json.Unmarshal(body, &a); err != nil {
-		return nil, err
-	}
-	var hits []Hit
-	for _, r := range a.Web.Results {
-		hits = append(hits, Hit{r.Title, r.URL, r.Description})
-	}
-	return hits, nil
+	var a struct{ Web struct{ Results list } }
+	err := json.Unmarshal(body, &a)
+	return a.Web.Results.hits("url", "description"), err
 }
 
 // searxng is an instance of SearXNG with its JSON format switched on.
@@ -85,17 +97,9 @@ func (p searxng) request(ctx context.Context, q Query) (*http.Request, error) {
 }
 
 func (searxng) hits(body []byte) ([]Hit, error) {
-	var a struct {
-		Results []struct{ Title, URL, Content string }
-	}
-	if err := json.Unmarshal(body, &a); err != nil {
-		return nil, err
-	}
-	var hits []Hit
-	for _, r := range a.Results {
-		hits = append(hits, Hit{r.Title, r.URL, r.Content})
-	}
-	return hits, nil
+	var a struct{ Results list }
+	err := json.Unmarshal(body, &a)
+	return a.Results.hits("url", "content"), err
 }
 
 // tavily is the Tavily search API.
@@ -149,15 +153,7 @@ func (p google) request(ctx context.Context, q Query) (*http.Request, error) {
 }
 
 func (google) hits(body []byte) ([]Hit, error) {
-	var a struct {
-		Items []struct{ Title, Link, Snippet string }
-	}
-	if err := json.Unmarshal(body, &a); err != nil {
-		return nil, err
-	}
-	var hits []Hit
-	for _, r := range a.Items {
-		hits = append(hits, Hit{r.Title, r.Link, r.Snippet})
-	}
-	return hits, nil
+	var a struct{ Items list }
+	err := json.Unmarshal(body, &a)
+	return a.Items.hits("link", "snippet"), err
 }

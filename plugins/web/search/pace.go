@@ -98,7 +98,7 @@ func (l *line) ask(ctx context.Context, q Query) (body []byte, status int, after
 	if len(body) > maxAnswer {
 		return nil, 0, nil, fmt.Errorf("its answer is larger than %d bytes", maxAnswer)
 	}
-	return body, resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), time.Now()), nil
+	return body, resp.StatusCode, RetryAfter(resp.Header.Get("Retry-After"), time.Now()), nil
 }
 
 // unwrapURL drops the address of a failed request: it may hold a key.
@@ -110,8 +110,8 @@ func unwrapURL(err error) error {
 	return err
 }
 
-// retryAfter reads the header: seconds, or a date (one that has passed is no wait).
-func retryAfter(header string, now time.Time) *time.Duration {
+// RetryAfter reads the header of that name: seconds, or a date (one that has passed is no wait).
+func RetryAfter(header string, now time.Time) *time.Duration {
 	if seconds, err := strconv.ParseUint(strings.TrimSpace(header), 10, 31); err == nil {
 		d := time.Duration(seconds) * time.Second
 		return &d

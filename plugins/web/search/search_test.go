@@ -280,12 +280,12 @@ func TestConfigFaults(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for header, want := range map[string]time.Duration{"7": 7 * time.Second, " 0 ": 0, "Fri, 02 Jan 2026 03:04:15 GMT": 10 * time.Second, "Fri, 02 Jan 2026 03:04:00 GMT": -5 * time.Second} {
-		if d := retryAfter(header, now); d == nil || *d != want {
+		if d := RetryAfter(header, now); d == nil || *d != want {
 			t.Errorf("%q: %v", header, d)
 		}
 	}
 	for _, header := range []string{"", "soon", "-1", "1.5", "99999999999999999999"} {
-		if d := retryAfter(header, now); d != nil {
+		if d := RetryAfter(header, now); d != nil {
 			t.Errorf("%q: %v", header, *d)
 		}
 	}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ type browser struct {
 	pdf    *pdfReader
 	work   *workshop
 	data   func() string // the plugin's own folder; empty = none
+
+	sidecar atomic.Pointer[sidecar] // nil = no render service
 }
 
 func newBrowser() *browser {
@@ -45,9 +48,14 @@ func (b *browser) apply(s *settings) error {
 	if err != nil {
 		return err
 	}
+	service, err := newSidecar(s.RenderServiceURL, f.guard)
+	if err != nil {
+		return err
+	}
 	if err := b.search.apply(s); err != nil {
 		return err
 	}
+	b.sidecar.Swap(service).close()
 	if old := b.fetch.Swap(f); old != nil {
 		old.client.CloseIdleConnections()
 	}
@@ -89,16 +97,16 @@ func (b *browser) browse(ctx context.Context, call *sdk.Call, in browseArgs) (sd
 // else by HTTP, and where that gives only a shell or a refusal, rendered.
 func (b *browser) page(ctx context.Context, call *sdk.Call, u *url.URL, render bool) (string, error) {
 	s, fetch := b.conf.Get(), b.fetch.Load()
-	browser := headless{call.Host(), b.work, s.RenderTimeout.Std()}
+	browser := headless{b.sidecar.Load(), call.Host(), b.work, s.RenderTimeout.Std()}
 	var notes []string
+	why := noBrowser
 	if render {
-		doc, at, why := browser.page(ctx, u)
-		if why == "" && doc.status == "" {
+		var doc document
+		var at *url.URL
+		if doc, at, why = browser.page(ctx, u); why == "" && doc.status == "" {
 			return compose(at, "headless browser", remarks(doc.note), doc), nil
 		}
-		if why == "" {
-			why = "Rendered in a headless browser it has no text of its own either."
-		}
+		why = cmp.Or(why, renderedShell)
 		notes = append(notes, "[web_browse status: unavailable] "+why+" The page was fetched over HTTP, without running its scripts.")
 	} else if read := sites.Find(s.sites(), u); read != nil {
 		page, err := read(ctx, fetch.api)
@@ -119,7 +127,6 @@ func (b *browser) page(ctx context.Context, call *sdk.Call, u *url.URL, render b
 	if err != nil {
 		return "", err
 	}
-	why := noBrowser
 	refused := p.status == http.StatusForbidden || p.status == http.StatusServiceUnavailable
 	if (refused || doc.status != "") && !render {
 		var better document
@@ -127,9 +134,7 @@ func (b *browser) page(ctx context.Context, call *sdk.Call, u *url.URL, render b
 		if better, at, why = browser.page(ctx, u); why == "" && better.status == "" {
 			return compose(at, "headless browser", append(notes, remarks(better.note)...), better), nil
 		}
-		if why == "" {
-			why = "Rendered in a headless browser it has no text of its own either."
-		}
+		why = cmp.Or(why, renderedShell)
 	}
 	if p.status >= http.StatusBadRequest {
 		return "", statusError(p, doc)
@@ -231,15 +236,24 @@ func (b *browser) read(ctx context.Context, p *fetched) (document, error) {
 	return document{}, sdk.Errorf(sdk.ExecutionFailed, "Failed to fetch page: %s is %s (%d bytes), which is no text; web_browse reads HTML, PDF, feeds, JSON and other text", p.url, media, len(p.body))
 }
 
+// maxWait is the longest wait that a server's Retry-After becomes a hint for.
+const maxWait = time.Hour
+
 // statusError tells of a page the server refused, with the first of what it said.
 func statusError(p *fetched, doc document) error {
 	said := oneLine(strings.TrimSpace(doc.title + " " + doc.markdown))
 	if said != "" {
 		said = "; it says: " + said
 	}
+	again := p.status == http.StatusTooManyRequests || p.status >= http.StatusInternalServerError
+	var wait time.Duration
+	if again && p.wait != nil && *p.wait > 0 {
+		wait = min(*p.wait, maxWait)
+		said = fmt.Sprintf(" and asks to wait %s%s", p.wait.Round(time.Second), said)
+	}
 	err := sdk.Errorf(sdk.ExecutionFailed, "Failed to fetch page: %s answered %d %s%s", p.url, p.status, http.StatusText(p.status), said)
-	if p.status == http.StatusTooManyRequests || p.status >= 500 {
-		return err.After(0)
+	if again {
+		return err.After(wait)
 	}
 	return err
 }

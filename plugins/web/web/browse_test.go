@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/andybalholm/brotli"
 	"github.com/bulkhead-dev/bulkhead/sdk"
@@ -222,6 +223,61 @@ func TestLimits(t *testing.T) {
 	r.WantError("timeout", "within 1s (fetch_timeout)")
 	if !r.Retryable {
 		t.Error("a slow page may be tried again")
+	}
+}
+
+// What a server asks to wait is told, within reason, and only of refusals that
+// may pass.
+func TestRetryAfter(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var status int
+		_, _ = fmt.Sscanf(r.URL.Path, "/%d", &status)
+		w.Header().Set("Retry-After", r.URL.Query().Get("after"))
+		w.WriteHeader(status)
+	}))
+	defer srv.Close()
+	s := start(t, srv, "")
+	for _, c := range []struct {
+		status int
+		after  string
+		wait   time.Duration
+		again  bool
+	}{
+		{429, "7", 7 * time.Second, true}, {503, "120", 2 * time.Minute, true}, {429, "999999999", time.Hour, true}, {503, "soon", 0, true}, {429, "", 0, true},
+		{500, "-5", 0, true}, {429, "Mon, 05 Jan 1998 06:00:00 GMT", 0, true}, {404, "7", 0, false}, {403, "7", 0, false},
+	} {
+		r := browse(s, fmt.Sprintf("%s/%d?after=%s", srv.URL, c.status, url.QueryEscape(c.after)))
+		r.WantError("execution_failed", fmt.Sprintf("answered %d", c.status))
+		if r.Retryable != c.again || r.RetryAfter != c.wait || strings.Contains(r.Message, "asks to wait") != (c.wait > 0) {
+			t.Errorf("%+v: %v %s %s", c, r.Retryable, r.RetryAfter, r.Message)
+		}
+	}
+}
+
+// A charset that is not the body's, is none, or breaks off costs characters, never
+// the page.
+func TestWrongCharsets(t *testing.T) {
+	page := "<html><head><meta charset=%q></head><body><p>The captain's name is M\xfcller.</p><p>No more.</p></body></html>"
+	for declared, body := range map[string]string{
+		"text/html; charset=utf-8":          fmt.Sprintf(page, "utf-8"),
+		"text/html; charset=no-such-one":    fmt.Sprintf(page, "neither"),
+		"text/html; charset=":               fmt.Sprintf(page, ""),
+		"text/html; charset=utf-16":         fmt.Sprintf(page, "utf-16"),
+		"text/html; charset=iso-2022-jp":    fmt.Sprintf(page, "iso-2022-jp"),
+		"text/html; charset=\"utf-8":        fmt.Sprintf(page, "big5"),
+		"text/html; charset=utf-7":          fmt.Sprintf(page, "utf-7"),
+		"text/html;;; charset":              fmt.Sprintf(page, "gb18030") + "\x81",
+		"text/html; charset=shift_jis":      fmt.Sprintf(page, "euc-kr") + "\x81",
+		"text/html; charset=x-user-defined": fmt.Sprintf(page, "replacement"),
+	} {
+		srv := serveFiles(t, map[string][2]string{"/": {declared, body}})
+		r := browse(start(t, srv, ""), srv.URL+"/")
+		if r.IsError || !utf8.ValidString(r.Text) {
+			t.Errorf("%s: %s %q", declared, r.Message, r.Text)
+		}
+		if !strings.Contains(declared, "utf-16") && !strings.Contains(r.Text, "The captain's name is M") {
+			t.Errorf("%s: %s", declared, r.Text)
+		}
 	}
 }
 

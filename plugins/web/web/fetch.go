@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/http/httpproxy"
 
 	"github.com/bulkhead-dev/bulkhead/plugins/web/cache"
+	"github.com/bulkhead-dev/bulkhead/plugins/web/search"
 	"github.com/bulkhead-dev/bulkhead/sdk"
 	"github.com/bulkhead-dev/bulkhead/sdk/netguard"
 )
@@ -43,6 +44,7 @@ type fetched struct {
 	body        []byte
 	cut         bool // the body was longer than the limit
 	left        bool // https was left for http on the way
+	wait        *time.Duration // what the server asks to wait before the next try
 	use         cache.Use
 }
 
@@ -190,6 +192,7 @@ func (f *fetcher) page(ctx context.Context, u *url.URL, control string) (*fetche
 	}
 	defer resp.Body.Close()
 	p.url, p.status, p.contentType = resp.Request.URL, resp.StatusCode, resp.Header.Get("Content-Type")
+	p.wait = search.RetryAfter(resp.Header.Get("Retry-After"), time.Now())
 	for r := resp.Request; r.Response != nil && r.Response.Request != nil; r = r.Response.Request {
 		p.left = p.left || r.URL.Scheme == "http" && r.Response.Request.URL.Scheme == "https"
 	}

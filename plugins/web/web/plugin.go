@@ -21,6 +21,7 @@ func Plugin() *sdk.Plugin {
 		Tools:    b.tools(),
 		Guides:   []sdk.Guide{{Name: "web", Summary: "Opening web pages and reading them to the end.", Markdown: guide}},
 		Grants:   []string{"shared", "tool:browser_render"},
+		Health:   b.state,
 		Sandbox:  sdk.Sandbox{Profile: "strict", Network: "all"},
 	}
 	b.data = func() string { return p.Facts().DataDir }

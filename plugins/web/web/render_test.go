@@ -66,6 +66,9 @@ func TestRendering(t *testing.T) {
 	if got := ask("/shell", false); !strings.Contains(got, "NOT read. Rendered in a headless browser it has no text of its own either.") {
 		t.Error(got)
 	}
+	if got := ask("/shell", true); strings.Contains(got, noBrowser) || strings.Count(got, renderedShell) != 2 {
+		t.Error(got)
+	}
 	answer("<p>no</p>", 403)
 	if got := ask(refusing.URL, false); !strings.Contains(got, "answered 403 Forbidden; it says: robots stay out") {
 		t.Error(got)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"mime"
+	"net/http"
 	"net/url"
 	"path"
 	"strings"
@@ -53,16 +54,11 @@ func (b *browser) downloadPDF(ctx context.Context, call *sdk.Call, in pdfArgs) (
 	if !yes.Accepted() {
 		return sdk.Result{}, sdk.Errorf(sdk.Denied, "the download of %s was not approved%s", u.Redacted(), because(yes.Reason))
 	}
-	p, err := b.fetch.Load().now(ctx, u)
+	p, err := b.whole(ctx, u)
 	if err != nil {
 		return sdk.Result{}, err
 	}
-	switch {
-	case p.status != 200:
-		return sdk.Result{}, statusError(p, document{})
-	case p.cut:
-		return sdk.Result{}, tooLarge(p, b.conf.Get())
-	case !bytes.HasPrefix(p.body, []byte("%PDF-")):
+	if !bytes.HasPrefix(p.body, []byte("%PDF-")) {
 		_, media := classify(p.contentType, p.body)
 		return sdk.Result{}, sdk.Errorf(sdk.ExecutionFailed, "%s is no PDF but %s; nothing was saved", p.url.Redacted(), media)
 	}
@@ -76,8 +72,18 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-func tooLarge(p *fetched, s *settings) error {
-	return sdk.Errorf(sdk.TooLarge, "%s is larger than max_page_size, %s; nothing was saved", p.url.Redacted(), s.MaxPageSize)
+// whole gets what is to be saved: all of it, from the server itself.
+func (b *browser) whole(ctx context.Context, u *url.URL) (*fetched, error) {
+	p, err := b.fetch.Load().now(ctx, u)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.status != http.StatusOK:
+		return nil, statusError(p, document{})
+	case p.cut:
+		return nil, sdk.Errorf(sdk.TooLarge, "%s is larger than max_page_size, %s; nothing was saved", p.url.Redacted(), b.conf.Get().MaxPageSize)
+	}
+	return p, nil
 }
 
 type referenceArgs struct {
@@ -101,15 +107,9 @@ func (b *browser) capture(ctx context.Context, call *sdk.Call, in referenceArgs)
 	if err != nil {
 		return sdk.Result{}, err
 	}
-	p, err := b.fetch.Load().now(ctx, u)
+	p, err := b.whole(ctx, u)
 	if err != nil {
 		return sdk.Result{}, err
-	}
-	if p.status != 200 {
-		return sdk.Result{}, statusError(p, document{})
-	}
-	if p.cut {
-		return sdk.Result{}, tooLarge(p, b.conf.Get())
 	}
 	body, ext, media := p.body, "", ""
 	k, kind := classify(p.contentType, p.body)

@@ -22,6 +22,7 @@ type settings struct {
 	ChunkMaxLength    int64        `hcl:"chunk_max_length,optional" doc:"Largest part, in characters."`
 	ChunkTTL          sdk.Duration `hcl:"chunk_ttl,optional" doc:"How long the parts are kept."`
 	FetchTimeout      sdk.Duration `hcl:"fetch_timeout,optional" doc:"Time for one page, redirects and body included."`
+	RenderServiceURL  string       `hcl:"render_service_url,optional" doc:"Address of a render service, with POST /render and GET /health, that is used instead of plugin browser."`
 	RenderTimeout     sdk.Duration `hcl:"render_timeout,optional" doc:"Time for rendering one page in a browser."`
 	MaxPageSize       sdk.Size     `hcl:"max_page_size,optional" doc:"Bytes read of one page; what is beyond is left out, and the result says so."`
 	CacheSize         sdk.Size     `hcl:"cache_size,optional" doc:"Bytes of copies of pages that are kept on disk; 0 keeps none."`
@@ -117,6 +118,9 @@ func validate(_ context.Context, s *settings) sdk.Diagnostics {
 		if u, err := url.Parse(s.Proxy); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 			d.Errorf(sdk.Attr("proxy"), `"http://host:port", "https://host:port" or "none" is wanted here`)
 		}
+	}
+	if u, err := url.Parse(s.RenderServiceURL); s.RenderServiceURL != "" && (err != nil || checkURL(u) != nil || u.RawQuery != "" || u.Fragment != "") {
+		d.Errorf(sdk.Attr("render_service_url"), "an http or https address without credentials and query is wanted here")
 	}
 	if !slices.Contains(search.Safes, s.SafeSearch) {
 		d.Errorf(sdk.Attr("safe_search"), "off, moderate or strict is wanted here, not %q", s.SafeSearch)
