@@ -79,6 +79,9 @@ func dial(cfg *config.Config) *client {
 }
 
 func (c *client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	if err := host.TrustSocket(c.socket); err != nil {
+		return nil, err
+	}
 	d := net.Dialer{Timeout: dialTimeout}
 	return d.DialContext(ctx, "unix", c.socket)
 }

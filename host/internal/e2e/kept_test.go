@@ -3,8 +3,11 @@ package e2e
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -188,5 +191,112 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	w.stop()
 	if _, err := os.Stat(stranger); err != nil {
 		t.Error(err)
+	}
+}
+
+// A host that starts clears away what hosts of other data dirs left when they were
+// killed. What a running one holds, what is not a host's and what is no folder of
+// this user's alone stays.
+func TestFoldersOfKilledHostsAreSwept(t *testing.T) {
+	runtime, err := os.MkdirTemp("", "rt") // the test's own folder has too long a name
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(runtime) })
+	start := func() (*world, string) {
+		w := newWorld(t, instance("fx", ""), "fixture")
+		w.write("config.hcl", strings.Replace(hostBlocks, `"data"`, `"data-`+strings.Repeat("x", 80)+`"`, 1)+instance("fx", ""))
+		w.env = append(os.Environ(), "XDG_RUNTIME_DIR="+runtime)
+		before, err := filepath.Glob(filepath.Join(runtime, "bulkhead-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.serve()
+		after, err := filepath.Glob(filepath.Join(runtime, "bulkhead-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range after {
+			if !slices.Contains(before, dir) {
+				return w, dir
+			}
+		}
+		t.Fatalf("no new folder: %v, then %v", before, after)
+		return nil, ""
+	}
+	gone := func(dir string) bool {
+		_, err := os.Stat(dir)
+		return errors.Is(err, os.ErrNotExist)
+	}
+	killed, left := start()
+	running, used := start()
+	killed.kill()
+	shared, strange := filepath.Join(runtime, fmt.Sprintf("bulkhead-%d-00000000", os.Getuid())), filepath.Join(runtime, fmt.Sprintf("bulkhead-%d-11111111", os.Getuid()))
+	for _, dir := range []string{shared, strange} {
+		if err := os.MkdirAll(filepath.Join(dir, "p1"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "owner"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Chmod(shared, 0o777), os.WriteFile(filepath.Join(strange, "letter"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	_, third := start()
+	if !gone(left) {
+		t.Errorf("%s of the killed host is still there", left)
+	}
+	if gone(used) || gone(third) || gone(filepath.Join(used, "host.sock")) {
+		t.Errorf("a folder in use is gone: %s or %s", used, third)
+	}
+	if gone(filepath.Join(shared, "p1")) {
+		t.Error("a folder that others may write to was touched")
+	}
+	if gone(filepath.Join(strange, "letter")) || !gone(filepath.Join(strange, "p1")) {
+		t.Error("of a folder with a stranger's file more than that is there, or less")
+	}
+	running.ok("call", "fx_echo", "{}")
+	killed.serve() // its folder is made anew
+	killed.ok("call", "fx_echo", "{}")
+}
+
+// A folder for sockets that somebody else made, or may write to, is not used.
+func TestForeignSocketFolder(t *testing.T) {
+	runtime, err := os.MkdirTemp("", "rt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(runtime) })
+	w := newWorld(t, "")
+	w.write("config.hcl", strings.Replace(hostBlocks, `"data"`, `"data-`+strings.Repeat("x", 80)+`"`, 1))
+	w.env = append(os.Environ(), "XDG_RUNTIME_DIR="+runtime)
+	w.serve()
+	dirs, err := filepath.Glob(filepath.Join(runtime, "bulkhead-*"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatalf("%v %v", dirs, err)
+	}
+	w.stop()
+	if err := errors.Join(os.Mkdir(dirs[0], 0o700), os.Chmod(dirs[0], 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	w.fails(1, []string{"BH1024", "others may enter it"}, "serve")
+	w.fails(3, []string{"BH1024", "others may enter it"}, "call", "fx_echo")
+	l, err := net.Listen("unix", filepath.Join(dirs[0], "host.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan string, 1)
+	go func() {
+		defer close(heard)
+		if c, err := l.Accept(); err == nil {
+			heard <- "somebody came"
+			_ = c.Close()
+		}
+	}()
+	w.fails(3, []string{"others may enter it"}, "call", "fx_echo")
+	_ = l.Close()
+	if who, ok := <-heard; ok {
+		t.Errorf("at a socket of somebody else's: %s", who)
 	}
 }

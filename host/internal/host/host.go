@@ -59,6 +59,7 @@ type Host struct {
 	log      hclog.Logger
 	started  time.Time
 	lock     *os.File
+	short    *os.File // marks the short dir as in use; nil: there is none
 	store    *store.Store
 	memory   *memory.Memory
 	desk     *question.Desk
@@ -103,6 +104,10 @@ func Start(ctx context.Context, o Options) (h *Host, err error) {
 		return h, fault.New(fault.DataDirUnusable, "the data dir %s can't be made: %w", data, err)
 	}
 	if h.lock, err = lock(filepath.Join(data, "run", "lock")); err != nil {
+		return h, err
+	}
+	h.sweepShort(ctx)
+	if err := h.takeShort(); err != nil {
 		return h, err
 	}
 	h.sweepRuns()
@@ -304,7 +309,7 @@ func (h *Host) Close(ctx context.Context) error {
 	}
 	if h.lock != nil {
 		// Another host of this data dir makes it again, but not before the lock is free.
-		_ = os.Remove(shortDir(h.opts.Config.Host.DataDir)) // not there, most often, and kept when something is in it
+		h.releaseShort()
 		errs = append(errs, h.lock.Close())
 	}
 	return errors.Join(errs...)

@@ -1,9 +1,6 @@
 package host
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,7 +19,7 @@ func ControlSocket(dataDir string) string {
 	if len(path) <= maxSocket {
 		return path
 	}
-	return filepath.Join(shortDir(dataDir), "host.sock")
+	return filepath.Join(shortDir(dataDir), socketOf)
 }
 
 // runDir is where plugins' sockets go; their names below it are long.
@@ -48,17 +45,6 @@ func (h *Host) ownFiles() []string {
 		all = append(all, filepath.Join(data, part))
 	}
 	return slices.DeleteFunc(all, func(path string) bool { return path == "" })
-}
-
-// shortDir stands for a data dir whose own path is too long for sockets. It is
-// the user's own, 0700.
-func shortDir(dataDir string) string {
-	base := os.Getenv("XDG_RUNTIME_DIR")
-	if base == "" || len(base) > 40 {
-		base = "/tmp"
-	}
-	sum := sha256.Sum256([]byte(dataDir))
-	return filepath.Join(base, fmt.Sprintf("bulkhead-%d-%s", os.Getuid(), hex.EncodeToString(sum[:4])))
 }
 
 // sweepRuns clears away what plugins of an earlier host left, which was killed: the
