@@ -152,18 +152,23 @@ func TestResourceUpdates(t *testing.T) {
 	}
 }
 
-// A client that closes its input while it listens is not waited for.
+// A client that closes its input listens no more: that is not among what gets a moment
+// to end, as calls do.
 func TestListeningEndsWithTheInput(t *testing.T) {
-	w := newWorld(t, notesInstance("n"), "notes")
+	w := newWorld(t, instance("fx", ""), "fixture")
 	w.serve()
 	r := w.rawMCP()
 	r.say(listenRequest("1", "n://note"))
 	r.hear()
+	r.say(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"fx_slow","arguments":{"ms":2000}}}`)
+	testbin.Await(t, 10*time.Second, "the call to run", func() bool { return w.plugin("fx").InFlight == 1 })
 	if err := r.in.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if m := r.hear(); m.Get("id").Raw != "1" || !m.Get("result").Exists() {
-		t.Errorf("the stream ended with %s", m)
+	for _, id := range []string{"1", "2"} {
+		if m := r.hear(); m.Get("id").Raw != id || !m.Get("result").Exists() {
+			t.Errorf("after the input's end, awaiting %s: %s", id, m)
+		}
 	}
 }
 
