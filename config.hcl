@@ -19,6 +19,16 @@ plugin "web" {
   # }
 }
 
+# Files: without a workspace of its own, those of the shared folder.
+plugin "workspace" {
+  grants = ["shared"]
+  # config {
+  #   workspace "main" {
+  #     path = "."
+  #   }
+  # }
+}
+
 # Renders pages with Debian's chromium, if it is installed.
 plugin "browser" {
   grants = ["shared"]
