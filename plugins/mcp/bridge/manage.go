@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/mcp/settings"
 	"github.com/bulkhead-dev/bulkhead/sdk"
 	"github.com/bulkhead-dev/bulkhead/sdk/toolschema"
 )
@@ -26,7 +27,7 @@ func (b *Bridge) manage(name, schema string, tier sdk.Tier, f func(context.Conte
 
 // management is the offer of the mcp_* tools. Their schemas are written by hand:
 // models get arguments wrong in ways that these take.
-func (b *Bridge) management(mode string) sdk.Offer {
+func (b *Bridge) management(c *settings.Settings) sdk.Offer {
 	manage := b.manage
 	const server = `"server_name":{"type":"string","description":"Name of the server, from mcp_list_services."}`
 	return sdk.Offer{
@@ -51,7 +52,7 @@ func (b *Bridge) management(mode string) sdk.Offer {
 				`{"type":"object","properties":{`+server+`,"prompt_name":{"type":"string","description":"Name of the prompt."},"arguments":{"type":"object","description":"Values of the prompt's arguments."}},"required":["server_name","prompt_name"]}`,
 				sdk.Elevated, b.promptByName, sdk.ReadOnly()),
 			manage("mcp_register_server",
-				`{"type":"object","properties":{"name":{"type":"string","description":"A new name of letters, digits, _ . and -."},"type":{"type":"string","enum":["sse","http"],"description":"Kind of server; both try Streamable HTTP and SSE."},"url":{"type":"string","description":"Address of the server."}},"required":["name","url"]}`,
+				`{"type":"object","properties":{"name":{"type":"string","description":"A new name of letters, digits, _ . and -."},"type":{"type":"string","enum":["sse","http"],"description":"Kind of server; both try Streamable HTTP and SSE."},"url":`+string(urlSchema(c.AllowHosts))+`},"required":["name","url"]}`,
 				sdk.Restricted, b.register),
 			manage("mcp_unregister_server",
 				`{"type":"object","properties":{`+server+`},"required":["server_name"]}`, sdk.Restricted, b.unregister),
@@ -61,7 +62,7 @@ func (b *Bridge) management(mode string) sdk.Offer {
 			manage(toolschema.MCPServerIndex,
 				string(toolschema.Arguments(toolschema.MCPServerIndex)), sdk.Standard, b.index, sdk.Internal(), sdk.ReadOnly(), sdk.Unshaped()),
 		},
-		Orientation: orientation(mode),
+		Orientation: orientation(c.WrapperMode),
 	}
 }
 

@@ -64,7 +64,7 @@ func TestMCPJSONIsFollowed(t *testing.T) {
 	}
 	before := s.Call("one__log", "{}").Text
 	pid := func(text string) string {
-		_, p, _ := strings.Cut(text, `"pid":`)
+		_, p, _ := strings.Cut(text, `"started":`)
 		p, _, _ = strings.Cut(p, ",")
 		return p
 	}

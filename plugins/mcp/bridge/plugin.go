@@ -66,7 +66,7 @@ func newBridge() *Bridge {
 
 func (b *Bridge) configure(_ context.Context, s *settings.Settings) error {
 	if s.Management {
-		if err := b.plugin.Offers().Set("management", b.management(s.WrapperMode)); err != nil {
+		if err := b.plugin.Offers().Set("management", b.management(s)); err != nil {
 			return err
 		}
 	}
@@ -218,8 +218,8 @@ func (b *Bridge) reconfigure(ctx context.Context, old, new *settings.Settings) (
 	defer b.changing.Unlock()
 	b.setFile(new)
 	b.replace(new, b.wanted(new))
-	if new.Management && old.WrapperMode != new.WrapperMode {
-		return true, b.plugin.Offers().Set("management", b.management(new.WrapperMode))
+	if new.Management && (old.WrapperMode != new.WrapperMode || !slices.Equal(old.AllowHosts, new.AllowHosts)) {
+		return true, b.plugin.Offers().Set("management", b.management(new))
 	}
 	return true, nil
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -230,6 +231,39 @@ func (b *Bridge) publicURL(raw string) error {
 		return privateError(host)
 	}
 	return nil
+}
+
+// privateAtSight matches addresses that are refused whatever they lead to: publicURL
+// and mayDial say the same and more. It is written as every reader of schemas has it.
+const privateAtSight = `^[A-Za-z]+://(0|10|127|169\.254|192\.168|172\.(1[6-9]|2[0-9]|3[01])|100\.(6[4-9]|[7-9][0-9]|1[01][0-9]|12[0-7]))\.[0-9.]+([:/?#]|$)` +
+	`|^[A-Za-z]+://\[(::|[Ff][CcDd]|[Ff][Ee][89ABab])|^[A-Za-z]+://[^./:?#@\[\]]+([:/?#]|$)|^[A-Za-z]+://[^/:?#@]+\.([Ll][Oo][Cc][Aa][Ll][Hh][Oo][Ss][Tt]|[Ii][Nn][Tt][Ee][Rr][Nn][Aa][Ll])\.?([:/?#]|$)`
+
+// urlSchema is the schema of an address to register. The host looks at arguments before
+// it asks anyone for approval, so what would be refused afterwards is refused by it.
+func urlSchema(allowed []string) json.RawMessage {
+	s := map[string]any{"type": "string", "description": "Public address of the server. Private, loopback and link-local ones are refused, unless the operator's allow_hosts has them."}
+	not := map[string]any{"not": map[string]string{"pattern": privateAtSight}}
+	var hosts []string
+	for _, entry := range allowed {
+		a, err := settings.ParseAllowed(entry)
+		if err != nil || a.Prefix.IsValid() {
+			return mustJSON(s) // what a network has can't be told from the text
+		}
+		host := regexp.QuoteMeta(a.Host)
+		if strings.Contains(a.Host, ":") {
+			host = `\[` + host + `\]`
+		}
+		if a.Port != "" {
+			host += ":" + a.Port
+		}
+		hosts = append(hosts, host)
+	}
+	if len(hosts) == 0 {
+		s["not"] = not["not"]
+	} else {
+		s["anyOf"] = []any{not, map[string]string{"pattern": `^[A-Za-z]+://(` + strings.Join(hosts, "|") + `)([:/?#]|$)`}}
+	}
+	return mustJSON(s)
 }
 
 func privateError(host string) error {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-dev/bulkhead/plugins/mcp/internal/badtest"
+	"github.com/bulkhead-dev/bulkhead/sdk"
 	"github.com/bulkhead-dev/bulkhead/sdk/sdktest"
 )
 
@@ -73,7 +74,7 @@ func TestNPMServers(t *testing.T) {
 	s.Call("memory__search_nodes", `{"query":"notes"}`).WantText("Ada")
 	prompts := s.Call("mcp_get_service_details", `{"server_name":"everything"}`)
 	prompts.WantText(`"prompts":[{"name":`)
-	s.Call("mcp_list_resources", `{"server_name":"everything"}`).WantText(`"uri":`)
+	everyWay(t, s, "everything", "echo", `{"message":"moin"}`, "Echo: moin", "simple-prompt")
 	for name, st := range services(t, s) {
 		if st.State != stateReady || st.ToolCount == 0 {
 			t.Errorf("%s: %+v", name, st)
@@ -130,7 +131,36 @@ func TestNPMServerOverHTTP(t *testing.T) {
 			if r.IsError || len(r.Events) == 0 {
 				t.Errorf("no progress: %+v", r)
 			}
+			everyWay(t, s, "everything", "echo", `{"message":"moin"}`, "Echo: moin", "simple-prompt")
 		})
+	}
+}
+
+// everyWay uses a tool, a prompt and a resource of a server, each through what agents
+// that have only tools call and through what is offered by its own name.
+func everyWay(t *testing.T, s *sdktest.Session, server, tool, arguments, want, prompt string) {
+	t.Helper()
+	// The host's part of mcp_invoke_tool: the nested call reaches the bridge again.
+	s.Host.Tool(server+"__"+tool, func(a json.RawMessage) (sdk.Result, error) {
+		return sdk.TextResult("by way of the host: " + s.Call(server+"__"+tool, string(a)).Text), nil
+	})
+	s.Call("mcp_invoke_tool", fmt.Sprintf(`{"server_name":%q,"tool_name":%q,"arguments":%s}`, server, tool, arguments)).WantText("by way of the host: " + want)
+	typed := server + "__" + prompt + "-prompt"
+	s.Call(typed, "{}").WantText(`"role":`)
+	s.Call("mcp_get_prompt", args("server_name", server, "prompt_name", prompt)).WantText(`"role":`)
+	if r := s.Call(server+"__"+prompt, "{}", sdktest.Prompt()); !bytes.Contains(r.Raw, []byte(`"messages"`)) {
+		t.Errorf("%+v", r)
+	}
+	var resources struct {
+		Resources []struct{ URI string }
+	}
+	if err := json.Unmarshal([]byte(s.Call("mcp_list_resources", args("server_name", server)).Text), &resources); err != nil || len(resources.Resources) == 0 {
+		t.Fatalf("resources: %v", err)
+	}
+	uri := resources.Resources[0].URI
+	s.Call("mcp_read_resource", args("server_name", server, "uri", uri)).WantText(`"contents":[{`)
+	if r := s.Call(uri, "{}", sdktest.Resource()); !bytes.Contains(r.Raw, []byte(`"contents"`)) {
+		t.Errorf("%+v", r)
 	}
 }
 
@@ -157,6 +187,7 @@ func TestGoSDKServer(t *testing.T) {
 			}
 			s.Call("mcp_get_prompt", `{"server_name":"go","prompt_name":"test_simple_prompt"}`).WantText(`"role":"user"`)
 			s.Call("mcp_read_resource", `{"server_name":"go","uri":"test://static-text"}`).WantText(`"text":`)
+			everyWay(t, s, "go", "test_simple_text", "{}", "This is a simple text", "test_simple_prompt")
 			if r := s.Call("test://static-text", "{}", sdktest.Resource()); !json.Valid(r.Raw) || len(r.Raw) == 0 {
 				t.Errorf("%+v", r)
 			}

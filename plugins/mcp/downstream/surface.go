@@ -235,9 +235,29 @@ func soundSchema(raw json.RawMessage) (json.RawMessage, string) {
 		delete(m, "properties")
 		note = "properties are no object and were left out of the input schema"
 	}
-	if r, ok := m["required"]; ok && !bytes.HasPrefix(bytes.TrimSpace(r), []byte("[")) {
+	var names []string
+	if r, ok := m["required"]; ok && json.Unmarshal(r, &names) != nil {
 		delete(m, "required")
-		note = "required is no list and was left out of the input schema"
+		note = "required is no list of names and was left out of the input schema"
+	}
+	var props map[string]json.RawMessage
+	if p, ok := m["properties"]; ok && json.Unmarshal(p, &props) == nil {
+		var odd []string
+		for name, p := range props {
+			if t := string(bytes.TrimSpace(p)); !isObject(p) && t != "true" && t != "false" {
+				odd = append(odd, clip(name, 60))
+				delete(props, name)
+			}
+		}
+		if len(odd) > 0 {
+			slices.Sort(odd)
+			mended, err := json.Marshal(props)
+			if err != nil {
+				return json.RawMessage(open), "its properties can't be read; any object is taken"
+			}
+			m["properties"] = mended
+			note = fmt.Sprintf("properties that are no schemas were left out of the input schema: %s", clip(strings.Join(odd, ", "), 200))
+		}
 	}
 	_, typed := m["type"]
 	combined := m["anyOf"] != nil || m["oneOf"] != nil || m["allOf"] != nil || m["$ref"] != nil

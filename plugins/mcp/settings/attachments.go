@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/bulkhead-dev/bulkhead/plugins/mcp/splice"
@@ -44,6 +45,9 @@ func (s *Server) Endpoint() string {
 func (s *Server) Captures() bool {
 	return s.Attachments == nil || s.Attachments.Capture == nil || s.Attachments.Capture.Enabled == nil || *s.Attachments.Capture.Enabled
 }
+
+// endpointPath is a path as it stands in an address, a slash at its front or not.
+var endpointPath = regexp.MustCompile(`^/?[A-Za-z0-9._~!$&'()*+,;=@-]+(/[A-Za-z0-9._~!$&'()*+,;=:@-]+)*/?$`)
 
 // CaptureRule is the first rule for a tool; nil = none.
 func (s *Server) CaptureRule(tool string) *Rule {
@@ -91,7 +95,7 @@ func (s *Server) Saves(tool string) bool {
 }
 
 func (s *Server) checkAttachments(d *sdk.Diagnostics, at sdk.Path) {
-	if p := s.EndpointPath; strings.ContainsAny(p, "?#\x00") || strings.Contains("/"+p+"/", "/../") {
+	if p := s.EndpointPath; p != "" && !endpointPath.MatchString(p) || strings.Contains("/"+p+"/", "/../") || strings.Contains("/"+p+"/", "/./") {
 		d.Errorf(at.Attr("endpoint_path"), `a path on the server's host is wanted here, such as "/attachments"`)
 	}
 	if strings.ContainsAny(s.UploadFieldName, "\r\n\x00\"") {

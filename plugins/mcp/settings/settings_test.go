@@ -3,8 +3,12 @@ package settings
 import (
 	"context"
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/bulkhead/sdk"
 )
 
 func lines(s *Settings) (out []string) {
@@ -40,6 +44,14 @@ func TestFaultsStandAtTheirAttribute(t *testing.T) {
 		"attachments":       {Server{Name: "a", URL: "https://x", Isolation: "server", UploadFieldName: "f", EndpointPath: "/files", Attachments: &Attachments{Outbound: &Outbound{ParamPaths: []string{"a[*]", "b.c"}}}}, nil},
 		"param path":        {Server{Name: "a", URL: "https://x", Attachments: &Attachments{Outbound: &Outbound{ParamPaths: []string{"a[*]", "b[0]"}}}}, []string{"error server[0].attachments[0].outbound[0].param_paths[1]"}},
 		"endpoint":          {Server{Name: "a", URL: "https://x", EndpointPath: "/a/../b"}, []string{"error server[0].endpoint_path"}},
+		"endpoint host":     {Server{Name: "a", URL: "https://x", EndpointPath: "https://y/z"}, []string{"error server[0].endpoint_path"}},
+		"endpoint slashes":  {Server{Name: "a", URL: "https://x", EndpointPath: "//y/z"}, []string{"error server[0].endpoint_path"}},
+		"endpoint escape":   {Server{Name: "a", URL: "https://x", EndpointPath: "/a/%2e%2e/b"}, []string{"error server[0].endpoint_path"}},
+		"endpoint space":    {Server{Name: "a", URL: "https://x", EndpointPath: "/a b"}, []string{"error server[0].endpoint_path"}},
+		"endpoint sound":    {Server{Name: "a", URL: "https://x", EndpointPath: "files/v1.2/"}, nil},
+		"bearer":            {Server{Name: "a", URL: "https://x", Auth: &Auth{Bearer: "secret\n"}}, []string{"error server[0].auth[0].bearer"}},
+		"header value":      {Server{Name: "a", URL: "https://x", Headers: map[string]string{"X": "a\x1bb"}}, []string{`error server[0].headers["X"]`}},
+		"tool timeout":      {Server{Name: "a", URL: "https://x", ToolTimeout: sdk.Duration(99 * time.Hour)}, []string{"error server[0].tool_timeout", "warning server[0].tool_timeout"}},
 		"threshold":         {Server{Name: "a", URL: "https://x", Attachments: &Attachments{Threshold: 1 << 40}}, []string{"error server[0].attachments[0].threshold"}},
 		"elicitation":       {Server{Name: "a", URL: "https://x", Elicitation: &Elicitation{Mode: "auto"}}, nil},
 		"elicitation mode":  {Server{Name: "a", URL: "https://x", Elicitation: &Elicitation{Mode: "guess"}}, []string{"error server[0].elicitation[0].mode"}},
@@ -62,6 +74,17 @@ func TestFaultsStandAtTheirAttribute(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestTheFileOfTheSettings(t *testing.T) {
+	dir := t.TempDir()
+	for path, want := range map[string]string{filepath.Join(dir, "none.json"): "warning mcp_json", dir: "error mcp_json"} {
+		s := Defaults()
+		s.MCPJSON = path
+		if got := lines(&s); len(got) != 1 || !strings.HasPrefix(got[0], want) {
+			t.Errorf("%s: %q", path, got)
+		}
 	}
 }
 

@@ -2,10 +2,13 @@ package settings
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/netip"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -45,6 +48,7 @@ func Validate(_ context.Context, s *Settings) sdk.Diagnostics {
 		}
 	}
 	s.checkNumbers(&d)
+	s.checkFile(&d)
 	checkElicitation(&d, sdk.Block("default_elicitation", 0), s.DefaultElicitation)
 	s.DefaultElicitation.checkShared(&d)
 	seen := map[string]bool{}
@@ -57,6 +61,20 @@ func Validate(_ context.Context, s *Settings) sdk.Diagnostics {
 		s.Servers[i].check(&d, sdk.Block("server", i), seen, s)
 	}
 	return d
+}
+
+// checkFile looks at the mcp.json as far as it can be seen from here. A missing one is
+// no fault: the first server that is registered makes it.
+func (s *Settings) checkFile(d *sdk.Diagnostics) {
+	if s.MCPJSON == "" {
+		return
+	}
+	switch info, err := os.Stat(s.MCPJSON); {
+	case errors.Is(err, fs.ErrNotExist):
+		d.Warnf(sdk.Attr("mcp_json"), "there is no such file yet, or it can't be seen by the plugin; it adds no servers until there is one")
+	case err == nil && !info.Mode().IsRegular():
+		d.Errorf(sdk.Attr("mcp_json"), "a file is wanted here, and this is none")
+	}
 }
 
 var modes = []string{"off", "eager", "lazy", "pinned", "auto"}
@@ -171,8 +189,8 @@ func (s *Server) checkRemote(d *sdk.Diagnostics, at sdk.Path) {
 		if !headerName.MatchString(key) {
 			d.Errorf(at.Attr("headers").Key(key), "%q is not a name of a header", key)
 		}
-		if strings.ContainsAny(s.Headers[key], "\r\n\x00") {
-			d.Errorf(at.Attr("headers").Key(key), "the value has a line break")
+		if unsendable(s.Headers[key]) {
+			d.Errorf(at.Attr("headers").Key(key), "the value has a line break or another control character")
 		}
 		if s.Auth != nil && s.Auth.Bearer != "" && strings.EqualFold(key, "Authorization") {
 			d.Warnf(at.Attr("headers").Key(key), "the header Authorization is not sent: auth says what is")
@@ -181,9 +199,17 @@ func (s *Server) checkRemote(d *sdk.Diagnostics, at sdk.Path) {
 	if s.Auth != nil && s.Auth.Bearer == "" {
 		d.Errorf(at.Block("auth", 0), "auth needs bearer; OAuth is not there yet")
 	}
+	if s.Auth != nil && unsendable(s.Auth.Bearer) {
+		d.Errorf(at.Block("auth", 0).Attr("bearer"), "the token has a line break or another control character; trim what it is read from")
+	}
 	if len(s.Env) > 0 || s.Dir != "" || s.Sandbox != nil {
 		d.Errorf(at, "env, dir and sandbox are for commands; server %q is a url", s.Name)
 	}
+}
+
+// unsendable reports whether a value can't be a header's.
+func unsendable(value string) bool {
+	return strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
 
 var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
