@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -13,15 +14,13 @@ import (
 // FIFOs where files are read hold up neither the bridge nor its calls.
 func TestFIFOsInPlaceOfFiles(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "mcp.json")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	b := newBridge()
 	s := start2(t, b, conf{"mcp_json": fifo, "server": []conf{{"name": "f", "command": []string{badtest.Bad(t), "files"}, "attachments": passthrough["attachments"]}}})
 	awaitTool(t, s, "f__echo")
-	if p := b.file.problem(); p == "" {
-		t.Error("nothing is said of it")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
 	}
+	badtest.Await(t, "the reason", func() bool { return strings.Contains(b.file.problem(), "not a regular file") })
 	write(t, s.SharedDir, "attachments/file", "text")
 	if err := syscall.Mkfifo(filepath.Join(s.SharedDir, "attachments/fifo"), 0o600); err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ func TestAFloodCostsOneCall(t *testing.T) {
 func TestAStormIsNamed(t *testing.T) {
 	s := start(t, nil, bad(t, "noisy", "storm"))
 	awaitTool(t, s, "noisy__storm")
-	s.Call("noisy__storm", `{"kind":"list","ms":300}`).WantText("over")
+	s.Call("noisy__storm", `{"kind":"list","n":12000}`).WantText("over")
 	if note := services(t, s)["noisy"].Note; !strings.Contains(note, "has to wait") {
 		t.Error(note)
 	}

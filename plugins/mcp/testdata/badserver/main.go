@@ -90,6 +90,9 @@ func main() {
 		if json.Unmarshal([]byte(line), &m) != nil {
 			continue
 		}
+		if m.Method == "" {
+			continue // an answer
+		}
 		if m.Method == "server/discover" && has("dies-at-discover") {
 			os.Exit(1) // before whatever came behind it is looked at
 		}

@@ -13,11 +13,13 @@ var deaf atomic.Bool
 
 var stormed atomic.Int64
 
-// storm sends one kind of message as fast as it goes, for some milliseconds.
+// storm sends one kind of message as fast as it goes, for some milliseconds or so
+// many times.
 func (s *server) storm(args json.RawMessage) string {
 	var a struct {
 		Kind string
-		MS   int
+		MS   int // how long
+		N    int // or how many
 		Deaf bool
 	}
 	_ = json.Unmarshal(args, &a) // nothing is no storm
@@ -49,7 +51,7 @@ func (s *server) storm(args json.RawMessage) string {
 			out.WriteByte('\n')
 		}
 		s.write(strings.TrimSuffix(out.String(), "\n"))
-		if time.Now().After(end) {
+		if a.N -= 100; a.N <= 0 && time.Now().After(end) {
 			return "over"
 		}
 	}
