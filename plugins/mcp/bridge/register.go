@@ -233,21 +233,24 @@ func (b *Bridge) publicURL(raw string) error {
 	return nil
 }
 
-// privateAtSight matches addresses that are refused whatever they lead to: publicURL
-// and mayDial say the same and more. It is written as every reader of schemas has it.
-const privateAtSight = `^[A-Za-z]+://(0|10|127|169\.254|192\.168|172\.(1[6-9]|2[0-9]|3[01])|100\.(6[4-9]|[7-9][0-9]|1[01][0-9]|12[0-7]))\.[0-9.]+([:/?#]|$)` +
-	`|^[A-Za-z]+://\[(::|[Ff][CcDd]|[Ff][Ee][89ABab])|^[A-Za-z]+://[^./:?#@\[\]]+([:/?#]|$)|^[A-Za-z]+://[^/:?#@]+\.([Ll][Oo][Cc][Aa][Ll][Hh][Oo][Ss][Tt]|[Ii][Nn][Tt][Ee][Rr][Nn][Aa][Ll])\.?([:/?#]|$)`
+// publicHosts matches what is not private at first sight: names with a dot whose last
+// part is no number, and public addresses. The tool looks closer, and again at what is
+// dialled. It is one pattern, since that is what every reader of schemas knows.
+const publicHosts = `([A-Za-z0-9_-]+\.)+[A-Za-z][A-Za-z0-9-]*\.?` +
+	`|(([1-9]|1[1-9]|[2-9][0-9]|10[1-9]|11[0-9]|12[0-6]|12[89]|1[3-5][0-9]|16[0-8]|17[01]|17[3-9]|18[0-9]|19[01]|19[3-9]|20[0-9]|21[0-9]|22[0-3])\.[0-9]{1,3}` +
+	`|100\.([0-9]|[1-5][0-9]|6[0-3]|12[89]|1[3-9][0-9]|2[0-9][0-9])|169\.([0-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-35])` +
+	`|172\.([0-9]|1[0-5]|3[2-9]|[4-9][0-9]|[12][0-9][0-9])|192\.([0-9]|[1-9][0-9]|1[0-57-9][0-9]|16[0-79]|2[0-9][0-9]))\.[0-9]{1,3}\.[0-9]{1,3}` +
+	`|\[[23][0-9A-Fa-f]{3}:[0-9A-Fa-f:.]+\]`
 
 // urlSchema is the schema of an address to register. The host looks at arguments before
 // it asks anyone for approval, so what would be refused afterwards is refused by it.
 func urlSchema(allowed []string) json.RawMessage {
-	s := map[string]any{"type": "string", "description": "Public address of the server. Private, loopback and link-local ones are refused, unless the operator's allow_hosts has them."}
-	not := map[string]any{"not": map[string]string{"pattern": privateAtSight}}
-	var hosts []string
+	s := map[string]string{"type": "string", "description": "Public http or https address of the server. Private, loopback and link-local ones are refused, unless the operator's allow_hosts has them."}
+	hosts := []string{"(" + publicHosts + ")(:[0-9]+)?"}
 	for _, entry := range allowed {
 		a, err := settings.ParseAllowed(entry)
 		if err != nil || a.Prefix.IsValid() {
-			return mustJSON(s) // what a network has can't be told from the text
+			return quote(s) // what a network has can't be told from the text
 		}
 		host := regexp.QuoteMeta(a.Host)
 		if strings.Contains(a.Host, ":") {
@@ -255,15 +258,13 @@ func urlSchema(allowed []string) json.RawMessage {
 		}
 		if a.Port != "" {
 			host += ":" + a.Port
+		} else {
+			host += "(:[0-9]+)?"
 		}
 		hosts = append(hosts, host)
 	}
-	if len(hosts) == 0 {
-		s["not"] = not["not"]
-	} else {
-		s["anyOf"] = []any{not, map[string]string{"pattern": `^[A-Za-z]+://(` + strings.Join(hosts, "|") + `)([:/?#]|$)`}}
-	}
-	return mustJSON(s)
+	s["pattern"] = `^ *[Hh][Tt][Tt][Pp][Ss]?://(` + strings.Join(hosts, "|") + `)([/?#].*)?$`
+	return quote(s)
 }
 
 func privateError(host string) error {
