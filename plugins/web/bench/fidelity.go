@@ -18,8 +18,8 @@ import (
 )
 
 // fidelity sends HTML to Markdown and back and counts what comes back the same:
-// the same text in the same elements with the same addresses. Head cells count as
-// cells, since a table without a head has no other way to be written; what has no
+// the same text in the same elements with the same addresses. A table is compared by
+// the places of its cells; head cells count as cells, since a table without a head has no other way to be written; what has no
 // text counts as nothing, and bold within bold as bold.
 func fidelity(dir string, failures bool) error {
 	type group struct {
@@ -149,6 +149,15 @@ func shape(source string) string {
 	root, err := html.Parse(strings.NewReader(source))
 	if err != nil {
 		return ""
+	}
+	var tables []*html.Node
+	for n := range root.Descendants() {
+		if n.DataAtom == atom.Table {
+			tables = append(tables, n)
+		}
+	}
+	for _, t := range tables {
+		layOut(t)
 	}
 	var b strings.Builder
 	var walk func(*html.Node, bool)

@@ -77,6 +77,65 @@ func isListing(n *html.Node) bool { return n.DataAtom == atom.Pre }
 func isTable(n *html.Node) bool    { return n.DataAtom == atom.Table }
 func isHeadCell(n *html.Node) bool { return n.DataAtom == atom.Th }
 
+// flatTables writes the tables inside a table of data as lines of its cells.
+func flatTables(table *html.Node) {
+	var inner []*html.Node
+	for n := range table.Descendants() {
+		if isTable(n) {
+			inner = append(inner, n)
+		}
+	}
+	slices.Reverse(inner) // the innermost first
+	for _, t := range inner {
+		var rows []*html.Node
+		for n := range t.Descendants() {
+			if n.DataAtom == atom.Tr || n.DataAtom == atom.Caption {
+				rows = append(rows, n)
+			}
+		}
+		lines := element(atom.Div)
+		for _, row := range rows {
+			if lines.FirstChild != nil {
+				lines.AppendChild(element(atom.Br))
+			}
+			first := lines.LastChild
+			for c := row.FirstChild; c != nil; c = row.FirstChild {
+				row.RemoveChild(c)
+				if c.DataAtom == atom.Td || c.DataAtom == atom.Th {
+					c.Data, c.DataAtom, c.Attr = "span", atom.Span, nil
+					if lines.LastChild != first {
+						lines.AppendChild(text(" · "))
+					}
+				} else if c.Type == html.TextNode && row.DataAtom == atom.Tr {
+					continue
+				}
+				lines.AppendChild(c)
+			}
+		}
+		for c := t.FirstChild; c != nil; c = t.FirstChild {
+			t.RemoveChild(c)
+		}
+		t.Data, t.DataAtom, t.Attr = "div", atom.Div, nil
+		moveChildren(t, lines)
+	}
+}
+
+// apart keeps the cells of a table that is not written as one from running together.
+func apart(table *html.Node) {
+	for n := range table.Descendants() {
+		if (n.DataAtom == atom.Td || n.DataAtom == atom.Th) && n.LastChild != nil && above(n, atom.Table) == table {
+			n.AppendChild(text(" "))
+		}
+	}
+}
+
+// above is the next element of a kind that n stands in, or nil.
+func above(n *html.Node, a atom.Atom) *html.Node {
+	for n = n.Parent; n != nil && n.DataAtom != a; n = n.Parent {
+	}
+	return n
+}
+
 // flatCells writes what would break a table of data on the one line that a cell
 // has: lists, headings, quotes and rules.
 func flatCells(table *html.Node) {
@@ -97,7 +156,13 @@ func flatCells(table *html.Node) {
 			}
 			n.Data, n.DataAtom = "span", atom.Span
 		case n.DataAtom == atom.Ul, n.DataAtom == atom.Ol, n.DataAtom == atom.Blockquote:
-			n.Data, n.DataAtom = "div", atom.Div
+			if p := n.PrevSibling; p != nil && (p.Type != html.TextNode || strings.TrimSpace(p.Data) != "") {
+				n.Parent.InsertBefore(element(atom.Br), n)
+			}
+			if p := n.NextSibling; p != nil && (p.Type != html.TextNode || strings.TrimSpace(p.Data) != "") {
+				n.Parent.InsertBefore(element(atom.Br), p)
+			}
+			n.Data, n.DataAtom = "span", atom.Span
 		case headings[n.DataAtom]:
 			n.Data, n.DataAtom = "strong", atom.Strong
 		case n.DataAtom == atom.Hr:

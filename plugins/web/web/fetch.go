@@ -42,8 +42,8 @@ type fetched struct {
 	status      int
 	contentType string
 	body        []byte
-	cut         bool // the body was longer than the limit
-	left        bool // https was left for http on the way
+	cut         bool           // the body was longer than the limit
+	left        bool           // https was left for http on the way
 	wait        *time.Duration // what the server asks to wait before the next try
 	use         cache.Use
 }

@@ -26,10 +26,15 @@ func prepare(root *html.Node, at *url.URL) {
 		case atom.Table:
 			boundSpans(n)
 			numberedCode(n)
-			if find(n, isListing) != nil {
+			switch {
+			case find(n, isListing) != nil:
 				setAttr(n, "role", "presentation") // no line of a table holds a listing
-			} else if find(n, isTable) == nil && find(n, isHeadCell) != nil {
+			case find(n, func(d *html.Node) bool { return isHeadCell(d) && above(d, atom.Table) == n }) != nil:
+				flatTables(n)
 				flatCells(n)
+			}
+			if attr(n, "role") == "presentation" || find(n, isTable) != nil {
+				apart(n)
 			}
 		case atom.Pre:
 			codeLanguage(n)
