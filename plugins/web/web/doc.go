@@ -4,6 +4,8 @@
 // first line that says where it came from and how.
 //
 // A fetch goes through fetch.go (requests, redirects, limits; the guard of
-// sdk/netguard stands at the dial), decode.go (types and charsets), page.go (HTML to
-// Markdown) and browse.go (the tool and the shape of its result).
+// sdk/netguard stands at the dial, the cache of package cache before it), decode.go
+// (types and charsets), page.go (HTML to Markdown, in the bounds of package htmltree
+// and of work.go), and is told by browse.go (the tool) and compose.go (the shape of
+// its result). render.go asks for pages to be rendered where HTTP gives a shell.
 package web
