@@ -84,16 +84,16 @@ func (b *browser) browse(ctx context.Context, call *sdk.Call, in browseArgs) (sd
 	if err != nil {
 		return sdk.Result{}, err
 	}
-	text, err := b.page(ctx, call, u, in.Render)
+	page, err := b.page(ctx, call, u, in.Render)
 	if err != nil {
 		return sdk.Result{}, err
 	}
-	return sdk.TextResult(text).WithChunk(hint(u, b.conf.Get())), nil
+	return sdk.TextResult(page.text()).WithChunk(hint(u, b.conf.Get())), nil
 }
 
-// page is the text of a page, with what to know about it: by its site's interface,
+// page is a page's text, with what to know about it: by its site's interface,
 // else by HTTP, and where that gives only a shell or a refusal, rendered.
-func (b *browser) page(ctx context.Context, call *sdk.Call, u *url.URL, render bool) (string, error) {
+func (b *browser) page(ctx context.Context, call *sdk.Call, u *url.URL, render bool) (told, error) {
 	s, fetch := b.conf.Get(), b.fetch.Load()
 	browser := headless{b.sidecar.Load(), call.Host(), b.work, s.RenderTimeout.Std()}
 	var notes []string
@@ -113,17 +113,17 @@ func (b *browser) page(ctx context.Context, call *sdk.Call, u *url.URL, render b
 			return compose(u, "site API", remarks(page.Note), doc), err
 		}
 		if ctx.Err() != nil {
-			return "", ctx.Err()
+			return told{}, ctx.Err()
 		}
 		notes = remarks(fmt.Sprintf("the site's interface failed (%s); this is the ordinary page", strings.TrimPrefix(err.Error(), fetchFailed)))
 	}
 	p, err := fetch.get(ctx, u)
 	if err != nil {
-		return "", err
+		return told{}, err
 	}
 	doc, err := b.read(ctx, p)
 	if err != nil {
-		return "", err
+		return told{}, err
 	}
 	refused := p.status == http.StatusForbidden || p.status == http.StatusServiceUnavailable
 	if (refused || doc.status != "") && !render {
@@ -135,7 +135,7 @@ func (b *browser) page(ctx context.Context, call *sdk.Call, u *url.URL, render b
 		why = cmp.Or(why, renderedShell)
 	}
 	if p.status >= http.StatusBadRequest {
-		return "", statusError(p, doc)
+		return told{}, statusError(p, doc)
 	}
 	notes = append(notes, remarks(ageNote(p.use, time.Now()))...)
 	if p.left {

@@ -69,7 +69,7 @@ func TestAbout(t *testing.T) {
 		if doc.about != want {
 			t.Errorf("%s: %q", head, doc.about)
 		}
-		if text := compose(here, "http", nil, doc); want != "" && !strings.Contains(text, "# At sea\n\n"+want+"\n\nThe ship") {
+		if text := compose(here, "http", nil, doc).text(); want != "" && !strings.Contains(text, "# At sea\n\n"+want+"\n\nThe ship") {
 			t.Errorf("%.200s", text)
 		}
 	}

@@ -67,14 +67,20 @@ func shellNote(status, why string) string {
 		" " + why + " Do not present facts about this page as confirmed."
 }
 
+// told is a result: first lines that say where a page came from and what to know
+// about it, which differ from call to call, and the page, which does not.
+type told struct{ head, body string }
+
+func (t told) text() string { return t.head + t.body }
+
 // compose writes a result: where it came from, what to know about it, the title,
 // the text.
-func compose(at *url.URL, via string, notes []string, doc document) string {
-	var out strings.Builder
-	fmt.Fprintf(&out, "Source: %s (via %s)\n", at.Redacted(), via)
+func compose(at *url.URL, via string, notes []string, doc document) told {
+	head := fmt.Sprintf("Source: %s (via %s)\n", at.Redacted(), via)
 	for _, n := range notes {
-		out.WriteString(n + "\n")
+		head += n + "\n"
 	}
+	var out strings.Builder
 	if doc.title != "" {
 		out.WriteString("\n# " + doc.title + "\n")
 	}
@@ -84,7 +90,7 @@ func compose(at *url.URL, via string, notes []string, doc document) string {
 	if doc.markdown != "" {
 		out.WriteString("\n" + shorten(doc.markdown) + "\n")
 	}
-	return out.String()
+	return told{head, out.String()}
 }
 
 // shorten cuts a text that no message can carry and says by how much.

@@ -23,7 +23,7 @@ func FuzzConvert(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if text := compose(at, "http", nil, doc); !utf8.ValidString(text) {
+		if text := compose(at, "http", nil, doc).text(); !utf8.ValidString(text) {
 			t.Errorf("not UTF-8: %q", text)
 		}
 	})

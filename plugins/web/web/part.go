@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/bulkhead-dev/bulkhead/sdk"
@@ -38,11 +39,12 @@ func (b *browser) part(ctx context.Context, call *sdk.Call, in fetchArgs) (sdk.R
 	if in.Offset < 0 {
 		return sdk.Result{}, sdk.Errorf(sdk.InvalidArguments, "offset is %d; it counts characters from the start", in.Offset)
 	}
-	text, err := b.page(ctx, call, u, false)
+	page, err := b.page(ctx, call, u, false)
 	if err != nil {
 		return sdk.Result{}, err
 	}
-	all := []rune(text)
+	// What stands in front differs from call to call, and would shift what is counted.
+	all := []rune(strings.TrimPrefix(page.body, "\n"))
 	if in.Max <= 0 {
 		in.Max = partChars
 	}
@@ -50,7 +52,7 @@ func (b *browser) part(ctx context.Context, call *sdk.Call, in fetchArgs) (sdk.R
 		return sdk.Result{}, sdk.Errorf(sdk.InvalidArguments, "offset %d is beyond the page, which has %d characters", in.Offset, len(all))
 	}
 	end := min(len(all), in.Offset+min(in.Max, maxPartChars))
-	part := string(all[in.Offset:end])
+	part := page.head + "\n" + string(all[in.Offset:end])
 	if end < len(all) {
 		part += fmt.Sprintf("\n\n[characters %d to %d of %d; read on with offset=%d]", in.Offset, end, len(all), end)
 	}

@@ -119,29 +119,41 @@ func TestHealthCheck(t *testing.T) {
 	s.Call("http_health_check", `{"url":"http://10.0.0.1/"}`).WantError("denied", "private")
 }
 
+// The parts of a page are the whole page, whatever stands in front of each: the age
+// of a copy, for one, which differs from part to part.
 func TestFetchParts(t *testing.T) {
-	srv := serveFiles(t, map[string][2]string{"/long": {"text/plain", strings.Repeat("äöü ", 1000)}})
+	long := strings.Repeat("äöü ", 1000)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		if r.URL.Path == "/kept" {
+			w.Header().Set("Cache-Control", "max-age=600")
+		}
+		_, _ = io.WriteString(w, long) // the client is us
+	}))
+	defer srv.Close()
 	s := start(t, srv, "")
-	all := browse(s, srv.URL+"/long").Text
-	var got strings.Builder
-	for offset := 0; ; {
-		r := s.Call("web_fetch", fmt.Sprintf(`{"url":%q,"offset":%d,"max_chars":1500}`, srv.URL+"/long", offset))
-		if r.IsError {
-			t.Fatal(r.Message)
+	for path, kept := range map[string]bool{"/long": false, "/kept": true} {
+		var got strings.Builder
+		for offset := 0; ; {
+			r := s.Call("web_fetch", fmt.Sprintf(`{"url":%q,"offset":%d,"max_chars":1500}`, srv.URL+path, offset))
+			head, text, ok := strings.Cut(r.Text, "\n\n")
+			if r.IsError || !ok || !strings.HasPrefix(head, "Source: "+srv.URL+path+" (via http)") || strings.Contains(head, "from the cache") != (kept && offset > 0) {
+				t.Fatalf("%s%s", r.Message, r.Text)
+			}
+			text, more, ok := strings.Cut(text, "\n\n[characters ")
+			got.WriteString(text)
+			if !ok {
+				break
+			}
+			var from, to, of int
+			if _, err := fmt.Sscanf(more, "%d to %d of %d; read on with offset=", &from, &to, &of); err != nil || from != offset || to <= from {
+				t.Fatal(more, err)
+			}
+			offset = to
 		}
-		text, more, ok := strings.Cut(r.Text, "\n\n[characters ")
-		got.WriteString(text)
-		if !ok {
-			break
+		if got.String() != long+"\n" {
+			t.Errorf("%s: the parts are not the whole, %d characters", path, len([]rune(got.String())))
 		}
-		var from, to, of int
-		if _, err := fmt.Sscanf(more, "%d to %d of %d; read on with offset=", &from, &to, &of); err != nil || from != offset || to <= from {
-			t.Fatal(more, err)
-		}
-		offset = to
-	}
-	if got.String() != all {
-		t.Error("the parts are not the whole")
 	}
 	s.Call("web_fetch", fmt.Sprintf(`{"url":%q,"offset":99999}`, srv.URL+"/long")).WantError("invalid_arguments", "beyond the page")
 }

@@ -128,7 +128,7 @@ func (b *browser) capture(ctx context.Context, call *sdk.Call, in referenceArgs)
 		if doc.status != "" {
 			return sdk.Result{}, sdk.Errorf(sdk.ExecutionFailed, "%s\nNothing was saved.", shellNote(doc.status, ""))
 		}
-		body, ext, media = []byte(compose(p.url, "http", remarks(doc.note), doc)), ".md", "text/markdown"
+		body, ext, media = []byte(compose(p.url, "http", remarks(doc.note), doc).text()), ".md", "text/markdown"
 	}
 	name, err := fileName(in.Name, u, "page", ext)
 	if err != nil {
