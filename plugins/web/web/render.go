@@ -92,7 +92,7 @@ func (h headless) render(ctx context.Context, u *url.URL) (page renderedPage, er
 		return page, err
 	}
 	if err := json.Unmarshal(r.Structured, &page); err != nil {
-		return page, errors.New("its answer can't be read.")
+		return page, errors.New("its answer can't be read")
 	}
 	return page, nil
 }
