@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/bulkhead/sdk"
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
+	"google.golang.org/protobuf/proto"
 )
 
 // Reply is what a call gave.
@@ -41,6 +42,8 @@ type Question struct {
 	ID, Kind, Message, URL string
 	Schema                 json.RawMessage
 	Decision, NoFallback   bool
+	// Open is the id under which the plugin may answer it itself (AnswerQuestion).
+	Open string
 }
 
 // CallOption changes one call.
@@ -141,11 +144,39 @@ func (s *Session) invoke(name, arguments string, opts ...CallOption) (*Reply, er
 		case e.GetResult() != nil:
 			results++
 			r.read(e.GetResult())
+			s.opened(r, c, e.GetResult())
 		case results > 0:
 			return nil, errors.New("an event came after the result")
 		default:
 			r.Events = append(r.Events, eventText(e))
 		}
+	}
+}
+
+// opened keeps the questions of a result, so that the plugin can answer them.
+func (s *Session) opened(r *Reply, c *call, result *pluginv1.Result) {
+	if result.GetNeedsInput() == nil {
+		return
+	}
+	again := proto.Clone(c.req).(*pluginv1.InvokeRequest)
+	ids := s.Host.keep(result, func(ctx context.Context, answers map[string]*pluginv1.Answer) (*pluginv1.Result, error) {
+		again.CallId = fmt.Sprintf("call-%d", callIDs.Add(1))
+		again.Attempt = &pluginv1.Attempt{Round: c.req.GetAttempt().GetRound() + 1, State: result.GetNeedsInput().GetState(), Input: answers}
+		s.Host.began(again.CallId)
+		defer s.Host.ended(again.CallId)
+		stream, err := s.client.Invoke(ctx, again)
+		if err != nil {
+			return nil, err
+		}
+		for {
+			e, err := stream.Recv()
+			if err != nil || e.GetResult() != nil {
+				return e.GetResult(), err
+			}
+		}
+	})
+	for i := range r.Questions {
+		r.Questions[i].Open = ids[i]
 	}
 }
 

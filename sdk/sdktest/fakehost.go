@@ -32,6 +32,7 @@ type FakeHost struct {
 	answer  func(q Question) sdk.Answer
 	tools   map[string]func(arguments json.RawMessage) (sdk.Result, error)
 	foreign map[string]bool
+	open    map[string]*openQuestion
 	handles int
 }
 
@@ -43,7 +44,7 @@ type stateValue struct {
 func newFakeHost() *FakeHost {
 	return &FakeHost{
 		calls: map[string]bool{}, state: map[string]stateValue{}, memory: map[string]*pluginv1.MemoryPutRequest{},
-		dedup: map[string]bool{}, pins: map[string][]string{},
+		dedup: map[string]bool{}, pins: map[string][]string{}, open: map[string]*openQuestion{},
 		tools: map[string]func(json.RawMessage) (sdk.Result, error){},
 	}
 }

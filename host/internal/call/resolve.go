@@ -25,10 +25,10 @@ func (p *Pipeline) resolve(ctx context.Context, c *call) error {
 		if !ok {
 			return p.missing(c, p.Registry.Snapshot())
 		}
+		if c.ownSource != "" && (tool.Owner != c.plugin() || tool.Source != c.ownSource) {
+			return fault.New(fault.NameTaken, "tool %q is not the one of %s that plugin %q means: plugin %q has that name, with source %q", tool.Name, c.ownSource, c.plugin(), tool.Owner, tool.Source)
+		}
 		if tool.Name != CallTool {
-			if c.ownSource != "" && (tool.Owner != c.plugin() || tool.Source != c.ownSource) {
-				return fault.New(fault.NameTaken, "tool %q is not the one of %s that plugin %q means: plugin %q has that name, with source %q", tool.Name, c.ownSource, c.plugin(), tool.Owner, tool.Source)
-			}
 			c.tool = tool
 			return nil
 		}

@@ -224,7 +224,7 @@ func (s *server) tools(params json.RawMessage) string {
 		list += `,{"name":"storm","inputSchema":{"type":"object"}}`
 	}
 	if has("own-names") {
-		list += `,{"name":"mcp_answer","inputSchema":{"type":"object"}},{"name":"mcp_list_services","inputSchema":{"type":"object"}}`
+		list += `,{"name":"call_tool","inputSchema":{"type":"object"}},{"name":"mcp_answer","inputSchema":{"type":"object"}},{"name":"mcp_list_services","inputSchema":{"type":"object"}}`
 	}
 	if has("schemas") {
 		list += `,{"name":"huge","description":"` + strings.Repeat("d", 1_100_000) + `","inputSchema":{"type":"object"}}`
@@ -281,7 +281,7 @@ func (s *server) call(m message, result func(string) string, fail func(int, stri
 		}
 	}
 	switch p.Name {
-	case "echo", "read-file", "read_file", "read.file", "grown", "second_page", "名前", "null-schema", "no-schema", "null-properties", "no-type", "array-schema":
+	case "echo", "call_tool", "mcp_answer", "mcp_list_services", "read-file", "read_file", "read.file", "grown", "second_page", "名前", "null-schema", "no-schema", "null-properties", "no-type", "array-schema":
 		raw, _ := json.Marshal(p.Name + " " + string(p.Arguments)) // a string
 		return result(fmt.Sprintf(`{"content":[{"type":"text","text":%s}],"structuredContent":{"id":1915883588174806058,"got":%s}}`, raw, p.Arguments))
 	case "sleep":
