@@ -245,3 +245,25 @@ func TestQuestionsThroughAWorker(t *testing.T) {
 		}
 	}
 }
+
+// A question that was handed back is answered by the bridge's own tool, and the call
+// goes on: with the next question, then with its result.
+func TestAnswersByTheTool(t *testing.T) {
+	s := startAsking(t, "modern", `{"mode":"handback"}`)
+	awaitTool(t, s, "mcp_answer")
+	for _, how := range []string{`"answers":{"name":"Ada"}`, `"answers":"{\"name\":\"Ada\"}"`} {
+		r := s.Call("ask__ask", `{"message":"Which?","schema":`+wantsName+`}`)
+		if len(r.Questions) != 1 || r.Questions[0].Open == "" {
+			t.Fatalf("%+v", r)
+		}
+		id := r.Questions[0].Open
+		s.Call("mcp_answer", `{"question_id":"`+id+`",`+how+`}`).WantText("Ada")
+		s.Call("mcp_answer", `{"question_id":"`+id+`",`+how+`}`).WantError("not_found", id)
+	}
+	r := s.Call("ask__ask", `{"message":"Which?","schema":`+wantsName+`}`)
+	if r := s.Call("mcp_answer", `{"question_id":"`+r.Questions[0].Open+`","decline":true}`); !strings.Contains(r.Text, "declined") {
+		t.Errorf("%+v", r)
+	}
+	s.Call("mcp_answer", `{"question_id":"q_none","answers":{"name":"Ada"}}`).WantError("not_found", "q_none")
+	s.Call("mcp_answer", `{"question_id":"q_none"}`).WantError("invalid_arguments", "answers are missing")
+}
