@@ -152,6 +152,32 @@ func TestResourceUpdates(t *testing.T) {
 	}
 }
 
+// Many changes at once reach who follows them, each of them, however slowly it reads.
+func TestManyUpdatesAtOnce(t *testing.T) {
+	w := newAPIWorld(t, notesInstance("n"), "notes")
+	w.serve()
+	ann := w.as("ann")
+	ctx, end := context.WithTimeout(t.Context(), time.Minute)
+	defer end()
+	var uris []string
+	for i := range 400 {
+		uris = append(uris, fmt.Sprintf("n://page/%d", i))
+	}
+	modern := ann.listening(ctx, "1", uris...)
+	r := w.rawMCP("--agent", "ann")
+	for i, uri := range uris {
+		r.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"resources/subscribe","params":{"uri":%q}}`, i+1, uri))
+		r.hear()
+	}
+	ann.modernCall("n_touch", `{"uris":["`+strings.Join(uris, `","`)+`"]}`)
+	testbin.Await(t, 20*time.Second, "all updates", func() bool { return len(updates(modern.messages())) == len(uris) })
+	for _, uri := range uris {
+		if m := r.hear(); m.Get("params.uri").Str != uri {
+			t.Fatalf("awaiting %s: %s", uri, m)
+		}
+	}
+}
+
 // A client that closes its input listens no more: that is not among what gets a moment
 // to end, as calls do.
 func TestListeningEndsWithTheInput(t *testing.T) {

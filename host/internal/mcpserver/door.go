@@ -146,6 +146,7 @@ func (d *door) close(ctx context.Context) {
 		d.core.Log.Debug("an MCP door did not close cleanly", "agent", d.name, "error", err)
 	}
 	d.ids.forget()
+	d.follow.close()
 }
 
 func newDoor(core *Core, agent *policy.Agent) *door {

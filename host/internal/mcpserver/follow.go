@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -29,11 +30,67 @@ type followers struct {
 	streams  map[*listening]*follower
 }
 
-// follower is one of them.
+// follower is one of them. What changed waits in it until the client's connection
+// takes it: a client that reads slowly hears of each resource, once.
 type follower struct {
-	session string // whose inbox is meant by inbox://session
-	uris    map[string]bool
-	tell    func(mcp.JSONRPCNotification)
+	session string          // whose inbox is meant by inbox://session
+	uris    map[string]bool // guarded by the followers' lock
+	to      server.ClientSession
+
+	mu      sync.Mutex
+	changed []string // that were not told yet, each once
+	wake    chan struct{}
+	ended   chan struct{}
+}
+
+func newFollower(session string, to server.ClientSession) *follower {
+	f := &follower{session: session, uris: map[string]bool{}, to: to, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	go f.pass()
+	return f
+}
+
+// tell notes that a resource changed. It never waits.
+func (f *follower) tell(uri string) {
+	f.mu.Lock()
+	if !slices.Contains(f.changed, uri) {
+		f.changed = append(f.changed, uri)
+	}
+	f.mu.Unlock()
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pass hands on what changed, until the follower ends.
+func (f *follower) pass() {
+	for {
+		select {
+		case <-f.wake:
+		case <-f.ended:
+			return
+		}
+		for {
+			f.mu.Lock()
+			if len(f.changed) == 0 {
+				f.mu.Unlock()
+				break
+			}
+			uri := f.changed[0]
+			f.changed = f.changed[1:]
+			f.mu.Unlock()
+			n := mcp.JSONRPCNotification{JSONRPC: mcp.JSONRPC_VERSION, Notification: mcp.Notification{
+				Method: mcp.MethodNotificationResourceUpdated, Params: mcp.NotificationParams{AdditionalFields: map[string]any{"uri": uri}}}}
+			if s, ok := f.to.(server.SessionWithStreamableHTTPConfig); ok {
+				s.UpgradeToSSEWhenReceiveNotification()
+			}
+			select {
+			case f.to.NotificationChannel() <- n:
+			case <-f.ended:
+				return
+			}
+		}
+	}
 }
 
 // listening is one request of subscriptions/listen.
@@ -60,10 +117,9 @@ func (d *door) subscribe(ctx context.Context, uri string, on bool) {
 			delete(who.uris, uri)
 		}
 	case who == nil:
-		f.sessions[id] = &follower{session: p.session.ID, uris: map[string]bool{uri: true}, tell: func(n mcp.JSONRPCNotification) {
-			// A session that is gone or full has its own way to notice.
-			_ = d.lib.SendNotificationToSpecificClient(id, n.Method, n.Params.AdditionalFields)
-		}}
+		who = newFollower(p.session.ID, s)
+		who.uris[uri] = true
+		f.sessions[id] = who
 	case len(who.uris) < maxSubscriptions:
 		who.uris[uri] = true
 	}
@@ -73,7 +129,20 @@ func (d *door) subscribe(ctx context.Context, uri string, on bool) {
 func (f *followers) left(session string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.sessions, session)
+	if who := f.sessions[session]; who != nil {
+		close(who.ended)
+		delete(f.sessions, session)
+	}
+}
+
+// close forgets all sessions; streams end with their requests.
+func (f *followers) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, who := range f.sessions {
+		close(who.ended)
+		delete(f.sessions, id)
+	}
 }
 
 // listen prepares a stream for what it asks. It follows from its acknowledgement
@@ -83,13 +152,7 @@ func (d *door) listen(ctx context.Context, want mcp.SubscriptionFilter) {
 	if s == nil || x.peer == nil {
 		return
 	}
-	l := &listening{door: d, id: x.id, as: &follower{session: x.peer.session.ID, uris: map[string]bool{}}}
-	l.as.tell = func(n mcp.JSONRPCNotification) {
-		select {
-		case s.NotificationChannel() <- n:
-		default: // it does not read; its connection shows that soon enough
-		}
-	}
+	l := &listening{door: d, id: x.id, as: newFollower(x.peer.session.ID, s)}
 	for _, uri := range want.ResourceSubscriptions {
 		if len(l.uris) < maxSubscriptions && len(uri) <= registry.MaxURI && !l.as.uris[uri] {
 			l.as.uris[uri] = true
@@ -134,18 +197,17 @@ func (l *listening) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.streams, l)
+	close(l.as.ended)
 }
 
 // updated tells those who follow a resource that it changed; session narrows that
 // to one session's followers.
 func (f *followers) updated(uri, session string) {
-	n := mcp.JSONRPCNotification{JSONRPC: mcp.JSONRPC_VERSION, Notification: mcp.Notification{
-		Method: mcp.MethodNotificationResourceUpdated, Params: mcp.NotificationParams{AdditionalFields: map[string]any{"uri": uri}}}}
-	var tell []func(mcp.JSONRPCNotification)
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	note := func(who *follower) {
 		if who.uris[uri] && (session == "" || who.session == session) {
-			tell = append(tell, who.tell)
+			who.tell(uri)
 		}
 	}
 	for _, who := range f.sessions {
@@ -153,10 +215,6 @@ func (f *followers) updated(uri, session string) {
 	}
 	for _, who := range f.streams {
 		note(who)
-	}
-	f.mu.Unlock()
-	for _, t := range tell {
-		t(n)
 	}
 }
 
