@@ -93,7 +93,7 @@ func leaves(e *jsonschema.ValidationError, visit func(*jsonschema.ValidationErro
 func describe(leaf *jsonschema.ValidationError, doc []byte) string {
 	at := "/" + strings.Join(leaf.InstanceLocation, "/")
 	sent := gjson.GetBytes(doc, gjsonPath(leaf.InstanceLocation)).Raw
-	line := at + ": " + leaf.ErrorKind.LocalizedString(english)
+	line := at + ": " + clip(leaf.ErrorKind.LocalizedString(english), 300) // a pattern may be long; the schema part has it
 	if len(leaf.InstanceLocation) > 0 && sent != "" {
 		line += "; sent " + clip(sent, 120)
 	}
