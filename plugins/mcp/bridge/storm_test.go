@@ -36,7 +36,7 @@ func TestAStormIsNamed(t *testing.T) {
 	s := start(t, nil, bad(t, "noisy", "storm"))
 	awaitTool(t, s, "noisy__storm")
 	s.Call("noisy__storm", `{"kind":"list","n":12000}`).WantText("over")
-	if note := services(t, s)["noisy"].Note; !strings.Contains(note, "has to wait") {
+	if note := services(t, s)["noisy"].Note; !strings.Contains(note, "had to wait") {
 		t.Error(note)
 	}
 	s.Call("noisy__echo", `{"n":1}`).WantText("echo")
