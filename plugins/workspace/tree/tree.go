@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/bulkhead-dev/bulkhead/sdk/regular"
 )
 
 // Errors that callers tell apart.
@@ -112,7 +114,7 @@ func (t *Tree) open(name string) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, plain(err)
 	}
-	f, err := t.root.OpenFile(name, os.O_RDONLY|nonblock, 0)
+	f, err := regular.OpenIn(t.root, name)
 	if err != nil {
 		return nil, nil, plain(err)
 	}
