@@ -46,3 +46,15 @@ plugin "mcp" {
   #   }
   # }
 }
+
+# Language models, for plugins that use them; docs/plugins/llm.md has all options.
+plugin "llm" {
+  grants = ["shared"]
+  # config {
+  #   model "high" {
+  #     provider = "anthropic"
+  #     model    = "claude-sonnet"
+  #     api_key  = env("ANTHROPIC_API_KEY")
+  #   }
+  # }
+}
