@@ -58,3 +58,8 @@ plugin "llm" {
   #   }
   # }
 }
+
+# Has a model look at files, once plugin llm has one with image_input = true.
+plugin "analyze" {
+  grants = ["shared", "tool:llm_generate", "tool:llm_models"]
+}

@@ -210,6 +210,19 @@ func (s *Shared) WriteFile(name string, data []byte) (FileRef, error) {
 	return s.Write(name, strings.NewReader(string(data)))
 }
 
+// Remove deletes a file; one that is gone is no error.
+func (s *Shared) Remove(name string) error {
+	root, rel, err := s.root(name)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.Remove(rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return sharedError(name, err)
+	}
+	return nil
+}
+
 // sharedError words a file error with the shared name, never with the real folder.
 func sharedError(name string, err error) error {
 	var pathErr *fs.PathError

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/bulkhead-dev/bulkhead/plugins/workspace/ledger"
 	"github.com/bulkhead-dev/bulkhead/sdk"
@@ -24,7 +25,7 @@ type files struct {
 	ledger ledger.Ledger
 
 	mu     sync.RWMutex
-	spaces *spaces // of the settings in force
+	spaces *spaces // of the settings in force; opened by the first who needs them
 }
 
 // Plugin builds the plugin.
@@ -40,7 +41,13 @@ func Plugin() *sdk.Plugin {
 		Grants:   []string{"shared"},
 		Sandbox:  sdk.Sandbox{Profile: "strict", Network: "none"},
 		Swap:     sdk.Handover, // two must not write one history
-		Activate: func(ctx context.Context) error { return f.apply(ctx, f.conf.Get()) },
+		Activate: func(context.Context) error {
+			_, done, err := f.use()
+			if err == nil {
+				done()
+			}
+			return err
+		},
 	}
 	return f.plugin
 }
@@ -62,12 +69,27 @@ func (f *files) apply(_ context.Context, s *settings) error {
 	return nil
 }
 
-// use gives the folders for one call.
+// use gives the folders for one call. A call may come before Activate.
 func (f *files) use() (*spaces, func(), error) {
 	f.mu.RLock()
-	defer f.mu.RUnlock()
+	s := f.spaces
+	if s != nil {
+		s.hold()
+	}
+	f.mu.RUnlock()
+	if s != nil {
+		return s, s.release, nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.spaces == nil {
-		return nil, nil, sdk.Errorf(sdk.Unavailable, "the plugin is not configured yet")
+		if f.plugin.Facts().DataDir == "" {
+			return nil, nil, sdk.Errorf(sdk.Unavailable, "the plugin is not configured yet").After(time.Second)
+		}
+		var err error
+		if f.spaces, err = openSpaces(f.plugin, f.conf.Get()); err != nil {
+			return nil, nil, err
+		}
 	}
 	f.spaces.hold()
 	return f.spaces, f.spaces.release, nil

@@ -322,3 +322,14 @@ func TestNewSettingsAreTakenWithoutANewProcess(t *testing.T) {
 		}
 	}
 }
+
+// A host may let calls in before it says that this is the serving process.
+func TestACallBeforeActivate(t *testing.T) {
+	dir := t.TempDir()
+	conf := fmt.Sprintf(`{"workspace":[{"name":"main","path":%q}]}`, dir)
+	s := sdktest.Start(t, Plugin(), sdktest.Unconfigured())
+	s.Configure(conf)
+	s.Call("write_file", args("path", "a", "content", "early")).WantText("wrote a")
+	s.Activate()
+	s.Call("read_file", args("path", "a")).WantText("early")
+}
