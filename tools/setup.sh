@@ -1,7 +1,7 @@
 #!/bin/sh
 # Puts in place what the tests need beside Go: the npm inspector, an MCP client
-# written by others, the MCP conformance suite, a Node new enough for both, and a
-# browser.
+# written by others, the MCP conformance suite, a Node new enough for both, a
+# browser, and two programs that results are held against.
 set -eu
 cd "$(dirname "$0")/npm"
 if ! command -v npm >/dev/null 2>&1; then
@@ -15,6 +15,12 @@ fi
 # The browser's tests skip without it, and say so.
 if ! command -v chromium >/dev/null 2>&1 && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
 	apt-get update -qq && apt-get install -y -qq chromium >/dev/null 2>&1 || echo "chromium could not be installed" >&2
+fi
+# So do those that read what a model is shown, and compare searching with ripgrep.
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+	for program in tesseract:tesseract-ocr rg:ripgrep; do
+		command -v "${program%%:*}" >/dev/null 2>&1 || apt-get install -y -qq "${program#*:}" >/dev/null 2>&1 || echo "${program#*:} could not be installed" >&2
+	done
 fi
 [ -f node_modules/.done ] && cmp -s package-lock.json node_modules/.done && exit 0
 npm install --no-save --no-audit --no-fund --loglevel=error
