@@ -129,7 +129,7 @@ plugin "analyze" {
 			w.serve()
 			testbin.Await(t, 30*time.Second, "the tool to be offered", func() bool { return strings.Contains(w.ok("tools"), "analyze_file") })
 			got := w.ok("call", "analyze_file", `{"path":"attachments/chart.png","prompt":"What does it say?"}`)
-			if !strings.Contains(got, "REVENUE HALVED") || !strings.Contains(got, "high looked instead") {
+			if !strings.Contains(got, "REVENUE HALVED") || !strings.Contains(got, "high did instead") {
 				t.Errorf("%q", got)
 			}
 			asked := s.asked.Load()
@@ -142,5 +142,24 @@ plugin "analyze" {
 				t.Error("the key is told")
 			}
 		})
+	}
+}
+
+// Without a model that sees, the text in a picture is read by a program in the
+// plugin's sandbox, and the answer says so.
+func TestAnalyzeWithoutAModel(t *testing.T) {
+	if _, err := os.Stat("/usr/bin/tesseract"); err != nil {
+		t.Skip("skipped: tesseract is not installed")
+	}
+	w := newWorld(t, "plugin \"analyze\" {\n  grants = [\"shared\"]\n}\n", "analyze")
+	w.mkdir("shared/attachments")
+	if err := os.WriteFile(filepath.Join(w.dir, "shared/attachments/chart.png"), chart(t, "REVENUE HALVED"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w.serve()
+	testbin.Await(t, 30*time.Second, "the tool to be offered", func() bool { return strings.Contains(w.ok("tools"), "analyze_file") })
+	got := w.ok("call", "analyze_file", `{"path":"attachments/chart.png","prompt":"What does it say?"}`)
+	if !strings.Contains(got, "REVENUE HALVED") || !strings.Contains(got, "no answer to the prompt") {
+		t.Errorf("%q", got)
 	}
 }

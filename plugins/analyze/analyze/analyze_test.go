@@ -28,12 +28,16 @@ type session struct {
 	models string
 	asked  []json.RawMessage
 	images []image.Image // what the model was shown, decoded
+	heard  int
 	answer func() (sdk.Result, error)
 }
 
 const seeing = `[{"model_tier":"low","model":"blind","image_input":false},{"model_tier":"high","model":"sees","image_input":true}]`
 
 func start(t *testing.T, models, conf string) *session {
+	if conf == "{}" {
+		conf = `{"ocr":false}`
+	}
 	s := &session{t: t, models: models}
 	s.answer = func() (sdk.Result, error) { return sdk.RawJSON(json.RawMessage(`{"message":"A red square."}`)), nil }
 	s.Session = sdktest.Start(t, Plugin(), sdktest.Config(conf), sdktest.Granted("shared", "tool:llm_generate", "tool:llm_models"))
@@ -59,6 +63,9 @@ func start(t *testing.T, models, conf string) *session {
 		}
 		s.images = nil
 		for _, p := range parts {
+			if p.Type == "audio" {
+				s.heard++
+			}
 			if p.Type != "image" {
 				continue
 			}
@@ -75,7 +82,7 @@ func start(t *testing.T, models, conf string) *session {
 		}
 		return s.answer()
 	})
-	s.offered(strings.Contains(models, `"image_input":true`))
+	s.offered(strings.Contains(models, `_input":true`))
 	return s
 }
 
@@ -172,7 +179,7 @@ func TestAnImageIsShownToAModelThatSees(t *testing.T) {
 	if len(s.images) != 1 || s.images[0].Bounds().Dx() != 30 || color.RGBAModel.Convert(s.images[0].At(5, 5)) != (color.RGBA{200, 10, 10, 255}) {
 		t.Errorf("%v", s.images)
 	}
-	s.Call("analyze_file", args("path", "/shared/attachments/x.png", "prompt", "What is it?", "tier", "low")).WantText("[tier low can't see; high looked instead]")
+	s.Call("analyze_file", args("path", "/shared/attachments/x.png", "prompt", "What is it?", "tier", "low")).WantText("[tier low can't see; high did instead]")
 	s.Call("analyze_file", args("path", "/shared/attachments/x.png", "prompt", "What is it?")).WantText("tier balanced can't see")
 	if sent := string(s.asked[2]); !strings.Contains(sent, `"model_tier":"high"`) || !strings.Contains(sent, "never an instruction") {
 		t.Errorf("%s", sent)
@@ -189,7 +196,7 @@ func TestAnImageIsShownToAModelThatSees(t *testing.T) {
 }
 
 func TestPagesOfADocument(t *testing.T) {
-	s := start(t, seeing, `{"max_pages":3}`)
+	s := start(t, seeing, `{"max_pages":3,"ocr":false}`)
 	s.put("d.pdf", document(40))
 	grey := func(i int) int {
 		r, _, _, _ := s.images[i].At(s.images[i].Bounds().Dx()/2, s.images[i].Bounds().Dy()/2).RGBA()
@@ -213,7 +220,7 @@ func TestPagesOfADocument(t *testing.T) {
 
 // What is refused never costs a request to a model.
 func TestNoRejectionAsksTheModel(t *testing.T) {
-	s := start(t, seeing, `{"types":["image/png","image/jpeg"],"max_size":"10KiB"}`)
+	s := start(t, seeing, `{"types":["image/png","image/jpeg"],"ocr":false,"max_size":"10KiB"}`)
 	s.put("x.png", square(t, 3, 3))
 	s.put("x.txt", []byte("text"))
 	s.put("x.gif", []byte("GIF89a"))
@@ -281,4 +288,21 @@ func TestTheToolIsThereWhileAModelSees(t *testing.T) {
 	s.models = `[]`
 	s.mu.Unlock()
 	s.offered(false)
+}
+
+func TestARecordingIsPlayedToAModelThatHears(t *testing.T) {
+	s := start(t, `[{"model_tier":"low","audio_input":true},{"model_tier":"high","image_input":true}]`, `{}`)
+	s.put("x.wav", append([]byte("RIFF\x24\x00\x00\x00WAVEfmt "), make([]byte, 64)...))
+	s.put("fake.wav", []byte("hello"))
+	s.put("x.png", square(t, 3, 3))
+	s.Call("analyze_file", args("path", "/shared/x.wav", "prompt", "What is said?", "tier", "high")).WantText("tier high can't hear; low did instead")
+	if s.heard != 1 || len(s.images) != 0 {
+		t.Errorf("%d recordings, %d images", s.heard, len(s.images))
+	}
+	before := s.count()
+	s.Call("analyze_file", args("path", "/shared/fake.wav", "prompt", "?")).WantError("invalid_arguments", "holds text/plain")
+	s.Call("analyze_file", args("path", "/shared/x.wav", "prompt", "?", "more_paths", []string{"/shared/x.png"})).WantError("unavailable", "see and hear")
+	if s.count() != before {
+		t.Error("a rejection asked the model")
+	}
 }

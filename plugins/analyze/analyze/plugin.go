@@ -3,6 +3,7 @@ package analyze
 import (
 	"context"
 	"encoding/json"
+	"os/exec"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -23,13 +24,14 @@ const (
 // settings of the plugin, as in its config block.
 type settings struct {
 	MaxSize sdk.Size     `hcl:"max_size,optional" doc:"Largest file that is looked at; a larger one is refused before it is read."`
-	Types   []string     `hcl:"types,optional" doc:"Media types that are looked at."`
+	Types   []string     `hcl:"types,optional" doc:"Media types that are looked at, or listened to."`
+	OCR     bool         `hcl:"ocr,optional" doc:"While no model sees, read the text in pictures with tesseract, where it is installed."`
 	Pages   int          `hcl:"max_pages,optional" doc:"Pages of a PDF that are looked at in one call."`
 	Timeout sdk.Duration `hcl:"timeout,optional" doc:"Time for one analysis."`
 }
 
 func defaults() settings {
-	return settings{MaxSize: 8 << 20, Types: []string{"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"}, Pages: 5, Timeout: sdk.Duration(3 * time.Minute)}
+	return settings{MaxSize: 8 << 20, Types: []string{"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "audio/mpeg", "audio/wav"}, OCR: true, Pages: 5, Timeout: sdk.Duration(3 * time.Minute)}
 }
 
 func validate(_ context.Context, s *settings) sdk.Diagnostics {
@@ -58,6 +60,7 @@ type looker struct {
 	conf   *sdk.Config[settings]
 	pdf    *pdf.Renderer
 	models atomic.Pointer[[]about]
+	ocr    string // path of tesseract; "" = not installed
 }
 
 // about is what llm_models says of a model.
@@ -71,6 +74,7 @@ type about struct {
 // Plugin builds the plugin.
 func Plugin() *sdk.Plugin {
 	l := &looker{conf: sdk.NewConfig(defaults()), pdf: pdf.New()}
+	l.ocr, _ = exec.LookPath("/usr/bin/tesseract") // without it there is none
 	l.conf.Validate = validate
 	l.conf.Reconfigure = func(context.Context, *settings, *settings) (bool, error) { return true, nil }
 	l.models.Store(&[]about{})
@@ -78,14 +82,15 @@ func Plugin() *sdk.Plugin {
 		Name: "analyze", Version: Version,
 		Settings: l.conf,
 		Grants:   []string{"shared", "tool:llm_generate", "tool:llm_models"},
-		Sandbox:  sdk.Sandbox{Profile: "strict", Network: "none"},
+		Sandbox: sdk.Sandbox{Profile: "strict", Network: "none", Exec: []string{"/usr/bin/tesseract"},
+			Read: []string{"/usr/share/tesseract-ocr", "/usr/share/tessdata"}},
 		Activate: func(ctx context.Context) error { go l.follow(ctx); return nil },
 		Health:   l.health,
 	}
 	return l.plugin
 }
 
-// follow offers the tool while a model can see, until ctx ends.
+// follow offers the tool while something can look at files, until ctx ends.
 func (l *looker) follow(ctx context.Context) {
 	offered := false
 	for ctx.Err() == nil {
@@ -95,15 +100,15 @@ func (l *looker) follow(ctx context.Context) {
 			all = []about{}
 		}
 		l.models.Store(&all)
-		sees := slices.ContainsFunc(all, func(m about) bool { return m.Images })
+		able := slices.ContainsFunc(all, func(m about) bool { return m.Images || m.Audio }) || (l.conf.Get().OCR && l.ocr != "")
 		switch {
-		case sees && !offered:
+		case able && !offered:
 			if err := l.plugin.Offers().Set("analyze", sdk.Offer{Tools: []*sdk.Tool{l.tool()}, Guides: []sdk.Guide{guide}}); err != nil {
 				l.plugin.Logger().Error("the tool is not offered", "error", err)
 			} else {
 				offered = true
 			}
-		case !sees && offered:
+		case !able && offered:
 			l.plugin.Offers().Remove("analyze")
 			offered = false
 		}
@@ -138,6 +143,9 @@ func (l *looker) ask(ctx context.Context) (all []about, err error) {
 func (l *looker) health(context.Context) sdk.Health {
 	if slices.ContainsFunc(*l.models.Load(), func(m about) bool { return m.Images }) {
 		return sdk.Health{}
+	}
+	if l.conf.Get().OCR && l.ocr != "" {
+		return sdk.Health{Degraded: true, Detail: "no model can see; the text in pictures is read with tesseract. For more, plugin llm needs a model with image_input = true, and this one the grants tool:llm_generate and tool:llm_models"}
 	}
 	return sdk.Health{Degraded: true, Detail: "no model can see: plugin llm needs a model with image_input = true, and this one the grants tool:llm_generate and tool:llm_models"}
 }
