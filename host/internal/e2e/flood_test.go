@@ -192,8 +192,9 @@ func TestBusyConnections(t *testing.T) {
 	occupy := func() {
 		c := ann.dial()
 		conns = append(conns, c)
-		// One that is turned away already takes no place.
-		_, _ = io.WriteString(c, "POST /v1/tools/fx_echo/call HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret-token-of-ann\r\nContent-Length: 10\r\n\r\n")
+		// One that is turned away takes no place; two agents together may have them all.
+		agent := []string{"ann", "boss"}[len(conns)%2]
+		_, _ = io.WriteString(c, "POST /v1/tools/fx_echo/call HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret-token-of-"+agent+"\r\nContent-Length: 10\r\n\r\n")
 	}
 	for range limit {
 		occupy()
@@ -220,6 +221,51 @@ func TestBusyConnections(t *testing.T) {
 		_ = c.Close()
 	}
 	testbin.Await(t, 20*time.Second, "all to be over", func() bool { return ann.metric(`bulkhead_http_connections{state="busy"}`) <= 1 })
+}
+
+// Requests that are refused, or need no body, get their answer at once and hold no
+// connection, however many of them never send the body they announce.
+func TestRefusedConnections(t *testing.T) {
+	w := newAPIWorld(t, instance("fx", ""), "fixture")
+	w.serveWithin(320)
+	ann := w.as("ann")
+	limit := ann.metric("bulkhead_http_connections_limit")
+	http.DefaultClient.CloseIdleConnections()
+	const json, body = "Content-Type: application/json\r\n", "Content-Length: 1000\r\n\r\n"
+	kinds := []struct {
+		head string
+		code int
+	}{
+		{"POST /mcp HTTP/1.1\r\nHost: evil.example\r\n" + json, 403},
+		{"POST /v1/tools/fx_echo/call HTTP/1.1\r\nHost: localhost\r\nOrigin: https://evil.example\r\n" + json, 403},
+		{"POST /v1/tools/fx_echo/call HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer wrong\r\n" + json, 401},
+		{"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + json, 200},
+		{"POST /nothing HTTP/1.1\r\nHost: localhost\r\n" + json, 404},
+		{"PUT /healthz HTTP/1.1\r\nHost: localhost\r\n" + json, 405},
+		{"PUT /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret-token-of-ann\r\n" + json, 405},
+		{"POST /v1/tools/fx_echo/call HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret-token-of-ann\r\nContent-Type: text/plain\r\n", 415},
+		{"POST /v1/reload HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret-token-of-ann\r\n" + json, 403},
+	}
+	for round := range 3 * limit / len(kinds) {
+		for _, k := range kinds {
+			c := ann.dial() // stays open on this side
+			if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(c, k.head+body)
+			resp, err := http.ReadResponse(c.r, nil)
+			if err != nil {
+				t.Fatalf("round %d, %.40q: no answer: %v", round, k.head, err)
+			}
+			if guessed := k.code == 401 && resp.StatusCode == 429; resp.StatusCode != k.code && !guessed || !resp.Close {
+				t.Errorf("%.40q: %d, want %d; closing: %v", k.head, resp.StatusCode, k.code, resp.Close)
+			}
+		}
+	}
+	if code, _ := ann.exchange("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); code != 200 {
+		t.Errorf("another client: %d", code)
+	}
+	testbin.Await(t, 20*time.Second, "the connections to end", func() bool { return ann.metric(`bulkhead_http_connections{state="busy"}`) <= 1 })
 }
 
 // Sessions without end push out their own kind only.

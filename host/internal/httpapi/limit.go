@@ -122,6 +122,16 @@ func (c *Connections) state(conn net.Conn, s http.ConnState) {
 	}
 }
 
+// over says that nothing more is going to happen on a connection whose request is in
+// hand still: it makes room like an idle one.
+func (c *Connections) over(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e, known := c.all[conn]; known && e == nil {
+		c.all[conn] = c.idle.PushBack(idling{conn, time.Now()})
+	}
+}
+
 // listener admits connections within the bound.
 type listener struct {
 	net.Listener

@@ -21,10 +21,13 @@ func paced(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
-		p := &pacer{ResponseWriter: w, control: http.NewResponseController(w), cancel: cancel}
+		base := r.Context()
+		r = r.WithContext(ctx)
+		p := &pacer{ResponseWriter: w, control: http.NewResponseController(w), cancel: cancel, body: watchBody(r)}
 		p.extend()
 		defer p.extend() // what the server itself still has to send
-		h.ServeHTTP(p, r.WithContext(ctx))
+		h.ServeHTTP(p, r)
+		p.body.finish(base, p)
 	})
 }
 
@@ -32,6 +35,8 @@ type pacer struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	cancel  context.CancelCauseFunc
+	body    *unread
+	begun   bool      // the header is out
 	last    time.Time // when the deadline was set
 }
 
@@ -51,12 +56,24 @@ func (p *pacer) extend() {
 	_ = p.control.SetWriteDeadline(now.Add(writeTime)) // a hijacked connection has its own
 }
 
+// begin comes before the header.
+func (p *pacer) begin() {
+	if !p.begun && p.body.rest {
+		p.Header().Set("Connection", "close")
+	}
+	p.begun = true
+}
+
 func (p *pacer) WriteHeader(status int) {
 	p.extend()
+	if status >= 200 {
+		p.begin()
+	}
 	p.ResponseWriter.WriteHeader(status)
 }
 
 func (p *pacer) Write(b []byte) (n int, err error) {
+	p.begin()
 	for {
 		p.extend()
 		step := b[:min(len(b), writeStep)]
@@ -75,6 +92,7 @@ func (p *pacer) Write(b []byte) (n int, err error) {
 // FlushError sends what was written so far.
 func (p *pacer) FlushError() error {
 	p.extend()
+	p.begin()
 	err := p.control.Flush()
 	if err != nil {
 		p.cancel(errReaderLeft)

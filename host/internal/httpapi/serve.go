@@ -22,6 +22,9 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, conns *Connectio
 	}
 	if conns != nil {
 		l, srv.ConnState = newListener(l, conns), conns.state
+		srv.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, admittedKey{}, admitted{conns, c})
+		}
 	}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
