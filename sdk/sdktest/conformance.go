@@ -82,6 +82,7 @@ var cases = []conformanceCase{
 	{"an unknown setting is refused", true, false, unknownSetting},
 	{"configure twice", true, false, configureTwice},
 	{"offers come before activate", true, false, offersBeforeActivate},
+	{"calls before activate", true, false, callsBeforeActivate},
 	{"names and schemas", false, false, namesAndSchemas},
 	{"unknown tool", false, false, unknownTool},
 	{"bad arguments", false, false, badArguments},

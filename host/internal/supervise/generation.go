@@ -242,14 +242,12 @@ func (g *generation) failed(step string, err error) error {
 
 // serve makes g the serving generation of a unit that has none.
 func (u *unit) serve(ctx context.Context, g *generation) error {
-	u.promote(g)
+	g.fence()
 	if err := g.activate(ctx); err != nil {
-		u.retire(g)
-		u.noteTail(g.proc.Tail())
-		g.proc.Kill()
-		g.end()
+		u.discard(g)
 		return err
 	}
+	u.promote(g)
 	u.ready()
 	return nil
 }
@@ -282,10 +280,15 @@ func (u *unit) ready() {
 	u.settle.Do(func() { close(u.settled) })
 }
 
-func (g *generation) activate(ctx context.Context) error {
+// fence refuses what generations before this one still write.
+func (g *generation) fence() {
 	if hs := g.u.s.opts.HostServices; hs != nil {
 		hs.Serving(g.u.name, g.number)
 	}
+}
+
+// activate starts the plugin's own work. No call reaches it before.
+func (g *generation) activate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, g.u.s.opts.ConfigTimeout)
 	defer cancel()
 	if _, err := g.proc.Client().Activate(ctx, &pluginv1.ActivateRequest{}); err != nil {

@@ -150,7 +150,7 @@ func TestStopAndStart(t *testing.T) {
 	}
 }
 
-// An order of life: nothing is activated before the older one is quiet.
+// A generation gets its first call when it is activated, and not before.
 func TestSwapOverlapLosesNoCall(t *testing.T) { swapLosesNoCall(t, pluginv1.Swap_SWAP_OVERLAP) }
 
 // The same with exclusive state.
@@ -216,6 +216,64 @@ func TestHandoverKillsWhatDoesNotLetGo(t *testing.T) {
 	}
 	b.works("p")
 	testbin.Await(t, 5*time.Second, "the old process is gone", func() bool { return syscall.Kill(old, 0) != nil })
+}
+
+// What can't start its work takes nothing down that worked: where the old one has
+// let nothing go it goes on, and else what it was is started again.
+func TestFailedActivateKeepsWhatWorks(t *testing.T) {
+	for name, swap := range map[string]pluginv1.Swap{"overlap": pluginv1.Swap_SWAP_OVERLAP, "handover": pluginv1.Swap_SWAP_HANDOVER} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, func(o *Options) { o.DescribeCache = described{swap} })
+			b.add(b.plugin("p"))
+			before := b.of("p")
+			ctx, stop := context.WithCancel(t.Context())
+			var wait sync.WaitGroup
+			for range 4 {
+				wait.Go(func() {
+					for ctx.Err() == nil {
+						if text, err := b.call("p", "sleep", `{"ms":3}`); err != nil || strings.Contains(text, "BH") {
+							t.Errorf("a call was lost: %q, %v", text, err)
+						}
+					}
+				})
+			}
+			is(t, b.Swap(t.Context(), b.plugin("p", "TESTPLUGIN_ACTIVATE=fail")), fault.PluginStart, "can't start its work")
+			stop()
+			wait.Wait()
+			b.works("p")
+			now := b.of("p")
+			if now.State != Ready || now.Restarts != 0 || !strings.Contains(now.Kept, "can't start its work") {
+				t.Errorf("%+v", now)
+			}
+			if same := now.PID == before.PID; same != (swap == pluginv1.Swap_SWAP_OVERLAP) {
+				t.Errorf("pid %d, before %d", now.PID, before.PID)
+			}
+			if text, err := b.call("p", "life", `{}`); err != nil || text != "configure,activate" {
+				t.Errorf("%q %v", text, err)
+			}
+		})
+	}
+}
+
+// A binary that replaced the only one there was is tried again until it works.
+func TestFailedHandoverIsTriedAgain(t *testing.T) {
+	b := newBench(t, func(o *Options) { o.DescribeCache = described{pluginv1.Swap_SWAP_HANDOVER} })
+	b.add(b.plugin("p"))
+	flag := filepath.Join(b.dataDir("p"), "fail-activate")
+	if err := os.WriteFile(flag, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	is(t, b.Restart(t.Context(), "p"), fault.PluginStart, "can't start its work")
+	if err := os.Remove(flag); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Start(t.Context(), "p"); err != nil {
+		t.Fatal(err)
+	}
+	b.works("p")
+	if s := b.await("p", Ready); s.Restarts == 0 || s.Kept != "" {
+		t.Errorf("%+v", s)
+	}
 }
 
 func TestUpdate(t *testing.T) {

@@ -55,24 +55,30 @@ func (u *unit) replace(ctx context.Context, spec Plugin) error {
 		return err
 	}
 	if g.desc.GetSwap() == pluginv1.Swap_SWAP_HANDOVER {
-		u.handover(ctx, old)
-		u.promote(g)
-	} else {
-		u.promote(g) // new calls go to the new one from here on
-		old.retire()
-		old.drain(ctx, "swap")
+		return u.handover(ctx, old, g)
 	}
-	u.lingers.Go(func() { u.linger(old) })
+	// Nothing depends on the old one's end, so it serves until the new one can.
 	if err := g.activate(ctx); err != nil {
-		u.retire(g)
-		u.noteTail(g.proc.Tail())
-		g.proc.Kill()
-		g.end()
-		u.unplanned(err)
+		u.discard(g)
+		u.mu.Lock()
+		u.desc = old.desc
+		u.mu.Unlock()
 		return err
 	}
+	u.promote(g) // new calls go to the new one from here on
+	old.retire()
+	old.drain(ctx, "swap")
+	g.fence()
+	u.lingers.Go(func() { u.linger(old) })
 	u.ready()
 	return nil
+}
+
+// discard ends a generation that is not going to serve.
+func (u *unit) discard(g *generation) {
+	u.noteTail(g.proc.Tail())
+	g.proc.Kill()
+	g.end()
 }
 
 // successor refuses another plugin's binary in this one's place: a slip at the copy
@@ -96,9 +102,10 @@ func (u *unit) successor(old, g *generation) error {
 	return fault.New(fault.OtherPlugin, "the binary in plugin %q's place offers none of the %d tools that the one before has", u.name, len(had))
 }
 
-// handover takes the exclusive state from the old generation: calls wait, its
-// background work stops; what does not stop is killed.
-func (u *unit) handover(ctx context.Context, old *generation) {
+// handover gives the exclusive state of the old generation to the new one: calls
+// wait, the old one's background work stops, or it is killed; then the new one is
+// activated and takes the calls.
+func (u *unit) handover(ctx context.Context, old, g *generation) error {
 	u.mu.Lock()
 	u.holding = true
 	u.mu.Unlock()
@@ -107,6 +114,38 @@ func (u *unit) handover(ctx context.Context, old *generation) {
 	if !old.drain(ctx, "handover") {
 		u.log.Error("the old generation did not release its state and is killed", "generation", old.number)
 		old.proc.Kill()
+	}
+	u.lingers.Go(func() { u.linger(old) })
+	g.fence()
+	if err := g.activate(ctx); err != nil {
+		u.discard(g)
+		u.goBack(ctx, old, g, err)
+		return err
+	}
+	u.promote(g)
+	u.ready()
+	return nil
+}
+
+// goBack follows a handover whose new generation failed when the old one had let
+// go already. What is as it was is started again at once: the same binary as it was
+// configured before. Where the binary itself was replaced there is no other, and it
+// is tried again like any that failed.
+func (u *unit) goBack(ctx context.Context, old, g *generation, err error) {
+	defer func() {
+		u.mu.Lock()
+		u.holding = false
+		u.mu.Unlock()
+	}()
+	u.mu.Lock()
+	u.desc = old.desc
+	u.mu.Unlock()
+	if ctx.Err() != nil || !launchDiffers(old.spec, g.spec) && bytes.Equal(old.config, g.config) {
+		u.unplanned(err)
+		return
+	}
+	if u.try(ctx) == nil {
+		u.noteKept(err)
 	}
 }
 

@@ -120,7 +120,7 @@ func (u *unit) live() {
 			u.lost(g, fault.From(err))
 		case <-full:
 			u.log.Warn("recycling the plugin: its handlers do not return after cancel")
-			if err := u.swap(u.context(), u.plugin()); err != nil {
+			if err := u.swap(u.context(), u.plugin()); err != nil && u.cur.Load() == g {
 				g.proc.Kill()
 				u.lost(g, fault.New(fault.PluginDied, "plugin %q was killed: its handlers do not return after cancel", u.name))
 			}
@@ -276,8 +276,8 @@ func (u *unit) restartNow(ctx context.Context) error {
 		return u.try(ctx)
 	}
 	err := u.swap(ctx, u.plugin())
-	if err == nil || ctx.Err() != nil {
-		return err
+	if err == nil || ctx.Err() != nil || u.cur.Load() != g {
+		return err // where it was handed over already, the next attempt is planned
 	}
 	u.retire(g)
 	g.proc.Stop(ctx)

@@ -5,11 +5,15 @@ package main
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 	"github.com/bulkhead-dev/bulkhead/sdk/wire"
@@ -56,6 +60,7 @@ type server struct {
 	broker  *goplugin.GRPCBroker
 	host    chan pluginv1.HostServiceClient
 	changed chan struct{}
+	active  atomic.Bool
 
 	mu       sync.Mutex
 	life     []string
@@ -146,7 +151,15 @@ func make64Tools() []*pluginv1.Tool {
 }
 
 func (s *server) Activate(context.Context, *pluginv1.ActivateRequest) (*pluginv1.ActivateResponse, error) {
+	s.mu.Lock()
+	flag := filepath.Join(s.facts.GetDataDir(), "fail-activate")
+	s.mu.Unlock()
+	time.Sleep(100 * time.Millisecond) // the work it has to do
+	if _, err := os.Stat(flag); err == nil || os.Getenv("TESTPLUGIN_ACTIVATE") == "fail" {
+		return nil, status.Error(codes.Internal, "it can't start its work")
+	}
 	s.note("activate")
+	s.active.Store(true)
 	return &pluginv1.ActivateResponse{}, nil
 }
 
@@ -199,6 +212,9 @@ func (s *server) Cancel(_ context.Context, r *pluginv1.CancelRequest) (*pluginv1
 }
 
 func (s *server) Invoke(r *pluginv1.InvokeRequest, out grpc.ServerStreamingServer[pluginv1.InvokeEvent]) error {
+	if !s.active.Load() {
+		s.note("early call")
+	}
 	ctx, cancel := context.WithCancel(out.Context())
 	defer cancel()
 	s.mu.Lock()
