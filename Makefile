@@ -6,7 +6,7 @@ LDFLAGS  = -s -w -X github.com/bulkhead-dev/bulkhead/host/internal/cli.Version=$
 PLUGINS  = $(notdir $(wildcard plugins/*))
 BUF      = $(GO) tool -modfile=tools/go.mod buf
 
-.PHONY: build run test check proto proto-check bench bench-check bench-web conformance endurance lint tools clean
+.PHONY: build run test check proto proto-check bench bench-check bench-web bench-search conformance endurance lint tools clean
 
 # The host is built without cgo: the sandbox shim runs as pid 1 of a namespace,
 # and a static host needs nothing of the machine it runs on.
@@ -48,6 +48,10 @@ bench-check: build
 DATA ?= ../shared/data
 bench-web:
 	cd plugins/web/bench && $(GO) run . -data $(abspath $(DATA))
+
+# Searching 100,000 files, beside ripgrep.
+bench-search: tools
+	$(GO) test -run XXX -bench Search -benchtime 9x ./plugins/workspace/search
 
 # The MCP conformance suite, all server scenarios; SCENARIO=NAME runs one alone.
 conformance: tools
