@@ -187,6 +187,7 @@ func (s *server) coded(ctx context.Context, what string, limit time.Duration, er
 	var rpc *downstream.RPCError
 	var auth *downstream.AuthError
 	var status *downstream.StatusError
+	var answer *downstream.AnswerError
 	var back *handedBack
 	switch {
 	case errors.As(err, &back):
@@ -201,6 +202,8 @@ func (s *server) coded(ctx context.Context, what string, limit time.Duration, er
 		return sdk.Errorf(sdk.AuthRequired, "server %q: %v", s.conf.Name, auth)
 	case errors.As(err, &rpc):
 		return sdk.Errorf(sdk.ExecutionFailed, "server %q answered %s with an error: %s", s.conf.Name, what, clip(rpc.Error(), 4000))
+	case errors.As(err, &answer):
+		return sdk.Errorf(sdk.ExecutionFailed, "server %q answered %s, but %v", s.conf.Name, what, answer)
 	case errors.As(err, &status) && (status.Status == 429 || status.Status == 503):
 		return sdk.Errorf(sdk.Unavailable, "server %q is busy: %v", s.conf.Name, status).After(max(status.RetryAfter, time.Second))
 	case errors.As(err, &status):

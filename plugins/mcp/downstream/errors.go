@@ -70,6 +70,12 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("HTTP %d: %s", e.Status, e.Body)
 }
 
+// AnswerError says that the server answered, and that its answer can't be used. The
+// connection is as good as before.
+type AnswerError struct{ Why string }
+
+func (e *AnswerError) Error() string { return "its answer can't be used: " + e.Why }
+
 // ErrClosed says that the connection is over.
 var ErrClosed = errors.New("the connection to the server is closed")
 
@@ -102,8 +108,9 @@ func Broken(err error) bool {
 	var rpc *RPCError
 	var status *StatusError
 	var auth *AuthError
+	var answer *AnswerError
 	switch {
-	case err == nil, errors.As(err, &rpc), errors.As(err, &status), errors.As(err, &auth):
+	case err == nil, errors.As(err, &rpc), errors.As(err, &status), errors.As(err, &auth), errors.As(err, &answer):
 		return false
 	}
 	return Unsent(err) || errors.As(err, new(*sentError)) || errors.Is(err, os.ErrDeadlineExceeded)
@@ -116,8 +123,11 @@ func classify(err error) error {
 	}
 	var auth *AuthError
 	var status *StatusError
+	var answer *AnswerError
 	var unauthorized *transport.AuthorizationRequiredError
 	switch {
+	case errors.As(err, &answer):
+		return answer
 	case errors.As(err, &auth):
 		return auth
 	case errors.As(err, &status):

@@ -115,6 +115,7 @@ func packError(err error) *frameError {
 	var rpc *RPCError
 	var auth *AuthError
 	var status *StatusError
+	var answer *AnswerError
 	var op *net.OpError
 	switch {
 	case errors.As(err, &rpc):
@@ -123,6 +124,8 @@ func packError(err error) *frameError {
 		return &frameError{Kind: "auth", Code: auth.Status, Metadata: auth.Metadata}
 	case errors.As(err, &status):
 		return &frameError{Kind: "status", Text: status.Body, Code: status.Status, After: status.RetryAfter}
+	case errors.As(err, &answer):
+		return &frameError{Kind: "answer", Text: answer.Why}
 	case errors.Is(err, ErrSessionLost):
 		return &frameError{Kind: "lost"}
 	case errors.As(err, new(*sentError)):
@@ -148,6 +151,8 @@ func (e *frameError) unpack() error {
 		return &AuthError{Status: e.Code, Metadata: e.Metadata}
 	case "status":
 		return &StatusError{Status: e.Code, Body: e.Text, RetryAfter: e.After}
+	case "answer":
+		return &AnswerError{e.Text}
 	case "lost":
 		return ErrSessionLost
 	case "sent":

@@ -176,8 +176,9 @@ func (t *tripper) refusal(req *http.Request, resp *http.Response) (*http.Respons
 	answer := *resp
 	answer.Body = io.NopCloser(bytes.NewReader(body))
 	switch {
-	case session && (resp.StatusCode == http.StatusNotFound || (resp.StatusCode == http.StatusBadRequest && (anonymous || !isRPC))):
-		// Refused before it was looked at: the session is not known.
+	case session && (resp.StatusCode == http.StatusNotFound || (resp.StatusCode == http.StatusBadRequest && (anonymous || !isRPC) && ofSession(body))):
+		// Refused before it was looked at: the session is not known. Some servers say
+		// so by 400, which may mean anything else too.
 		answer.StatusCode = http.StatusNotFound
 		return &answer, nil
 	case isRPC && !anonymous:
@@ -192,6 +193,9 @@ func (t *tripper) refusal(req *http.Request, resp *http.Response) (*http.Respons
 	}
 	return nil, status
 }
+
+// ofSession reports whether a refusal speaks of the session.
+func ofSession(body []byte) bool { return bytes.Contains(bytes.ToLower(body), []byte("session")) }
 
 // resourceMetadata is the address in a WWW-Authenticate header.
 func resourceMetadata(h http.Header) string {

@@ -61,7 +61,7 @@ func (m *messages) copy(dst io.Writer, src io.Reader) error {
 			return err
 		}
 		switch {
-		case long && line[0] == '{':
+		case long && bytes.HasPrefix(line, []byte("{")): // of a long one only the beginning is known, which may be blank
 			// Whose answer it is can't be told: all that wait must hear of it.
 			m.flow.stop(fmt.Errorf("the server %w", errTooLong))
 			return errTooLong

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -42,6 +43,9 @@ func (p *poster) send(ctx context.Context, c *Conn, req transport.JSONRPCRequest
 		resp.Body.Close()
 		if err != nil {
 			return nil, err
+		}
+		if tooDeep(body) {
+			return nil, &AnswerError{fmt.Sprintf("it is nested deeper than %d levels", maxDepth)}
 		}
 		if result := resultIn(body, id); result != nil {
 			return &transport.JSONRPCResponse{ID: req.ID, Result: result}, nil
@@ -89,6 +93,31 @@ func resultIn(body []byte, id string) json.RawMessage {
 		return nil
 	}
 	return body[result.Index : result.Index+len(result.Raw)]
+}
+
+// maxDepth is how deep JSON of a server may nest. The host takes no deeper, and those
+// who read it recurse: a megabyte of brackets is a stack of gigabytes.
+const maxDepth = 1000
+
+// tooDeep reports whether JSON, which may be none, nests deeper than maxDepth.
+func tooDeep(raw []byte) bool {
+	depth, inString := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '[' || c == '{':
+			if depth++; depth > maxDepth {
+				return true
+			}
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return false
 }
 
 // received is an answer that was had before the library asks for it.
