@@ -105,7 +105,22 @@ func TestOddMCPMessages(t *testing.T) {
 	if a := ann.do("POST", "/mcp", `{"jsonrpc":"2.0","id":1,`+fxCall+`,`+modernMeta+`}}`, append(modernHeaders("tools/call", "fx_echo"), "Bulkhead-Session", "no/such id")...); a.code != 400 {
 		t.Errorf("a session id that can't be one: %d %s", a.code, a.body)
 	}
+	hello := func(info string) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"experimental":{` + info + `}},"clientInfo":{"name":"t","version":"1"}}}`
+	}
+	for name, info := range map[string]string{"long": `"x":"` + strings.Repeat("y", 16<<10) + `"`, "many": strings.Repeat(`"x":[],`, 400) + `"y":1`} {
+		if a := ann.do("POST", "/mcp", hello(info), inSession[2:]...); a.code != 400 || !strings.Contains(a.body, "the params of initialize") || a.header.Get("Mcp-Session-Id") != "" {
+			t.Errorf("a client that tells of itself at length (%s): %d %v %s", name, a.code, a.header, clip(a.body))
+		}
+	}
+	if a := ann.do("POST", "/mcp", hello(`"x":"`+strings.Repeat("y", 15<<10)+`"`), inSession[2:]...); a.code != 200 {
+		t.Errorf("15 KiB of a client's own: %d %s", a.code, clip(a.body))
+	}
 	r := w.rawMCP()
+	r.say(hello(`"x":"` + strings.Repeat("y", 16<<10) + `"`))
+	if m := r.hear(); !strings.Contains(m.Get("error.message").Str, "the params of initialize") {
+		t.Errorf("at length on stdio: %s", m)
+	}
 	r.say(`{"jsonrpc":"2.0","id":1,"method":"ping","Method":"tools/list"}`)
 	if m := r.hear(); m.Get("error.code").Int() != -32600 {
 		t.Errorf("on stdio: %s", m)

@@ -17,7 +17,10 @@ import (
 )
 
 const (
-	maxSubscriptions = 500 // resources one session, or one listening stream, may follow
+	// maxSubscriptions is how many resources one session, or one listening stream, may
+	// follow, and maxFollowed how long their addresses are together, in bytes.
+	maxSubscriptions = 500
+	maxFollowed      = 64 << 10
 	// subscriptionKey tags what belongs to a stream of subscriptions/listen.
 	subscriptionKey = `_meta.io\.modelcontextprotocol/subscriptionId`
 )
@@ -35,6 +38,7 @@ type followers struct {
 type follower struct {
 	session string          // whose inbox is meant by inbox://session
 	uris    map[string]bool // guarded by the followers' lock
+	bytes   int             // of uris
 	to      server.ClientSession
 
 	mu      sync.Mutex
@@ -47,6 +51,27 @@ func newFollower(session string, to server.ClientSession) *follower {
 	f := &follower{session: session, uris: map[string]bool{}, to: to, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	go f.pass()
 	return f
+}
+
+// follow adds a resource. It reports false when that is one too many.
+func (f *follower) follow(uri string) bool {
+	switch {
+	case f.uris[uri]:
+		return true
+	case len(f.uris) >= maxSubscriptions || len(uri) > registry.MaxURI || f.bytes+len(uri) > maxFollowed:
+		return false
+	}
+	f.uris[uri] = true
+	f.bytes += len(uri)
+	return true
+}
+
+// unfollow takes a resource off.
+func (f *follower) unfollow(uri string) {
+	if f.uris[uri] {
+		delete(f.uris, uri)
+		f.bytes -= len(uri)
+	}
 }
 
 // tell notes that a resource changed. It never waits.
@@ -114,14 +139,14 @@ func (d *door) subscribe(ctx context.Context, uri string, on bool) {
 	switch {
 	case !on:
 		if who != nil {
-			delete(who.uris, uri)
+			who.unfollow(uri)
 		}
 	case who == nil:
 		who = newFollower(p.session.ID, s)
-		who.uris[uri] = true
+		who.follow(uri)
 		f.sessions[id] = who
-	case len(who.uris) < maxSubscriptions:
-		who.uris[uri] = true
+	default:
+		who.follow(uri)
 	}
 }
 
@@ -154,8 +179,7 @@ func (d *door) listen(ctx context.Context, want mcp.SubscriptionFilter) {
 	}
 	l := &listening{door: d, id: x.id, as: newFollower(x.peer.session.ID, s)}
 	for _, uri := range want.ResourceSubscriptions {
-		if len(l.uris) < maxSubscriptions && len(uri) <= registry.MaxURI && !l.as.uris[uri] {
-			l.as.uris[uri] = true
+		if !l.as.uris[uri] && l.as.follow(uri) {
 			l.uris = append(l.uris, uri)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/tidwall/gjson"
 )
 
@@ -15,7 +16,29 @@ func malformed(m gjson.Result) string {
 	if id := m.Get("id"); m.Get("method").Exists() && id.Exists() && id.Type != gjson.String && id.Type != gjson.Number {
 		return "a request's id is a string or a number"
 	}
-	return twofold(m)
+	if f := twofold(m); f != "" {
+		return f
+	}
+	return bloated(m)
+}
+
+const (
+	maxHello      = 16 << 10 // bytes of what a client says of itself
+	maxHelloParts = 512      // values in it: the small ones take more memory than bytes
+)
+
+// bloated says that a client tells more of itself than a session should carry for
+// all its life.
+func bloated(m gjson.Result) string {
+	if m.Get("method").Str != string(mcp.MethodInitialize) {
+		return ""
+	}
+	hello := m.Get("params").Raw
+	parts := strings.Count(hello, ",") + strings.Count(hello, "{") + strings.Count(hello, "[")
+	if len(hello) <= maxHello && parts <= maxHelloParts {
+		return ""
+	}
+	return fmt.Sprintf("the params of initialize (clientInfo and capabilities) have at most %d bytes and %d values, not %d and %d", maxHello, maxHelloParts, len(hello), parts)
 }
 
 // twofold says which key of a message, or of its params, stands there twice, be it in

@@ -15,6 +15,7 @@ import (
 const (
 	maxTurns     = 200
 	maxTurnBytes = 32 << 10
+	turnCost     = 256 // bytes of a turn beside its text
 )
 
 // Session is one conversation of one agent, or a run derived from it.
@@ -24,6 +25,9 @@ type Session struct {
 	Namespace string // session/{id}, subagent/{id}, …
 
 	used atomic.Int64 // when last, in nanoseconds
+
+	all    *Sessions
+	weight int // bytes of turns as counted; guarded by all.mu
 
 	mu        sync.Mutex
 	limit     int      // activations kept
@@ -140,17 +144,29 @@ func (s *Session) changed() {
 	}
 }
 
-// AddTurn records what was said; the last 200 turns are kept.
+// AddTurn records what was said; the last 200 turns are kept, fewer when the agent's
+// sessions together hold too much.
 func (s *Session) AddTurn(role, text, author string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if len(text) > maxTurnBytes {
 		text = strings.ToValidUTF8(text[:maxTurnBytes], "")
 	}
-	s.turns = append(s.turns, &pluginv1.Turn{Role: role, Text: text, Author: author, AtMs: time.Now().UnixMilli()})
+	s.mu.Lock()
+	s.turns = append(s.turns, &pluginv1.Turn{Role: role, Text: strings.Clone(text), Author: author, AtMs: time.Now().UnixMilli()})
 	if over := len(s.turns) - maxTurns; over > 0 {
 		s.turns = slices.Delete(s.turns, 0, over)
 	}
+	s.mu.Unlock()
+	s.all.weigh(s)
+}
+
+// size is about how many bytes the turns take.
+func (s *Session) size() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.turns {
+		n += turnCost + len(t.Text) + len(t.Author)
+	}
+	return n
 }
 
 // Turns returns the last n turns, oldest first.

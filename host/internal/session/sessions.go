@@ -48,6 +48,7 @@ type Sessions struct {
 	count map[string]int  // open ones by agent
 	made  map[string]int  // since the last trim, by agent
 	held  map[string]held // by handle
+	turns weights
 }
 
 type held struct {
@@ -61,7 +62,7 @@ type held struct {
 // have activated.
 func New(db *store.Store, p *policy.Policy, activated int) *Sessions {
 	return &Sessions{db: db, policy: p, activated: activated, open: map[string]*Session{},
-		count: map[string]int{}, made: map[string]int{}, held: map[string]held{}}
+		count: map[string]int{}, made: map[string]int{}, held: map[string]held{}, turns: weights{agent: map[string]int{}}}
 }
 
 // Open returns the agent's session id, making it when there is none; an empty id
@@ -171,7 +172,7 @@ func (ss *Sessions) add(id, agent, namespace string) *Session {
 	case len(ss.open) >= maxOpen:
 		ss.drop(func(*Session) bool { return true })
 	}
-	s := &Session{ID: id, Agent: agent, Namespace: namespace, limit: ss.activated, handles: map[string]string{}}
+	s := &Session{ID: id, Agent: agent, Namespace: namespace, limit: ss.activated, handles: map[string]string{}, all: ss}
 	s.touch(time.Now())
 	ss.open[id] = s
 	ss.count[agent]++
@@ -203,6 +204,8 @@ func (ss *Sessions) forget(id string) {
 		return
 	}
 	delete(ss.open, id)
+	ss.turns.add(s.Agent, -s.weight)
+	s.weight = 0
 	if ss.count[s.Agent]--; ss.count[s.Agent] <= 0 {
 		delete(ss.count, s.Agent)
 	}
