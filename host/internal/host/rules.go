@@ -22,7 +22,7 @@ func rulesOf(cfg *config.Config) policy.Rules {
 	for _, a := range cfg.Agents {
 		r.Agents = append(r.Agents, &policy.Agent{
 			Name: a.Name, Token: string(a.Token), Approver: a.Approver, Groups: a.Groups, Tools: a.Tools, Deny: a.Deny,
-			ModelTier: a.ModelTier, Model: a.Model, Profile: a.Profile, Inline: a.Media == "inline",
+			ModelTier: a.ModelTier, Model: a.Model, Profile: a.Profile, Media: a.Media,
 		})
 	}
 	for _, p := range cfg.Profiles {

@@ -2,21 +2,24 @@ package httpapi
 
 import (
 	"encoding/base64"
-	"errors"
+	"encoding/json"
+	"io"
 	"io/fs"
 	"mime"
 	"net/http"
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/api"
 	"github.com/bulkhead-dev/bulkhead/host/internal/call"
+	"github.com/bulkhead-dev/bulkhead/host/internal/content"
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
+	"github.com/bulkhead-dev/bulkhead/host/internal/policy"
 	"github.com/bulkhead-dev/bulkhead/host/internal/registry"
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
+	"github.com/bulkhead-dev/bulkhead/sdk/regular"
 )
 
 const (
@@ -76,7 +79,7 @@ func (a *API) shared(name string) (folder, rest string, ok bool) {
 	if parts[0] == "plugins" {
 		depth = 2
 	}
-	if !slices.Contains([]string{"attachments", "results", "plugins"}, parts[0]) || len(parts) <= depth {
+	if strings.HasPrefix(parts[0], ".") || len(parts) <= depth {
 		return "", "", false
 	}
 	return path.Join(parts[:depth]...), path.Join(parts[depth:]...), true
@@ -112,29 +115,103 @@ func (a *API) openFile(r *http.Request, who who) (*os.File, fs.FileInfo, string,
 	if _, err := a.Sessions.Lookup(r.Context(), who.agent, parts[0]); err != nil {
 		return nil, nil, "", unknown
 	}
-	folder, rest, ok := a.shared(parts[1])
-	if !ok {
-		return nil, nil, "", unknown
-	}
-	root, err := os.OpenRoot(filepath.Join(a.Shared, filepath.FromSlash(folder)))
+	f, info, err := a.openShared(parts[1])
 	if err != nil {
 		return nil, nil, "", unknown
+	}
+	return f, info, mediaType(parts[2], parts[1]), nil
+}
+
+// openShared opens a plain file of the shared folder. Its first folder may be a link
+// by now, too, so that is opened from the shared folder on.
+func (a *API) openShared(name string) (*os.File, fs.FileInfo, error) {
+	folder, rest, ok := a.shared(name)
+	if !ok {
+		return nil, nil, fs.ErrNotExist
+	}
+	all, err := os.OpenRoot(a.Shared)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer all.Close()
+	root, err := all.OpenRoot(filepath.FromSlash(folder))
+	if err != nil {
+		return nil, nil, err
 	}
 	defer root.Close()
-	// What is no plain file must not hold the open up.
-	f, err := root.OpenFile(filepath.FromSlash(rest), os.O_RDONLY|nonblock, 0)
+	f, err := regular.OpenIn(root, filepath.FromSlash(rest))
 	if err != nil {
-		return nil, nil, "", unknown
+		return nil, nil, err
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("not a plain file")
-	}
 	if err != nil {
 		_ = f.Close() // it was only looked at
-		return nil, nil, "", unknown
+		return nil, nil, err
 	}
-	return f, info, mediaType(parts[2], rest), nil
+	return f, info, nil
+}
+
+const (
+	maxInline = 1 << 20 // bytes of an image that travels in a result
+	allInline = 4 << 20 // of all images of one result
+)
+
+// Inlined are the images among the files of a tool's result, as blocks of MCP beside
+// their descriptors: for agents whose media are inline and, when they say nothing, for
+// tools that are not a server's behind the bridge. What a file holds decides, not what
+// it is called; what is no image, too large, or nothing the plugin may see, is left a
+// path.
+func (a *API) Inlined(agent *policy.Agent, tool string, r *pluginv1.Result) (blocks []json.RawMessage) {
+	t, ok := a.Registry.Snapshot().Tool(tool)
+	if !ok || agent == nil || agent.Media == "path" || (agent.Media == "" && strings.HasPrefix(t.Source, "mcp:")) {
+		return nil
+	}
+	total := 0
+	for _, c := range r.GetContent() {
+		f := c.GetFile()
+		if f == nil || total >= allInline {
+			continue
+		}
+		folder, _, ok := a.shared(f.Path)
+		if !ok || !a.mayShow(tool, folder) {
+			continue
+		}
+		raw, kind := a.image(f.Path)
+		if raw == nil {
+			continue
+		}
+		total += len(raw)
+		block, err := content.Marshal(struct {
+			Type string `json:"type"`
+			Data []byte `json:"data"` // base64 in JSON
+			MIME string `json:"mimeType"`
+		}{"image", raw, kind})
+		if err == nil {
+			blocks = append(blocks, block)
+		}
+	}
+	return blocks
+}
+
+// image reads a file if it is an image that may travel in a result.
+func (a *API) image(name string) (raw []byte, kind string) {
+	f, info, err := a.openShared(name)
+	if err != nil {
+		return nil, ""
+	}
+	defer f.Close()
+	if info.Size() == 0 || info.Size() > maxInline {
+		return nil, ""
+	}
+	raw, err = io.ReadAll(io.LimitReader(f, maxInline+1))
+	if err != nil || len(raw) > maxInline {
+		return nil, ""
+	}
+	switch kind = http.DetectContentType(raw); kind {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+		return raw, kind
+	}
+	return nil, ""
 }
 
 // mediaType is what the plugin called it, if that is one, else what its name says.

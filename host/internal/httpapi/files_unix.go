@@ -12,5 +12,3 @@ func OpenFiles() uint64 {
 	}
 	return uint64(r.Cur)
 }
-
-const nonblock = syscall.O_NONBLOCK

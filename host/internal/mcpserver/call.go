@@ -293,7 +293,11 @@ var levels = map[string]int{"debug": 0, "info": 1, "notice": 2, "warning": 3, "e
 // finish turns a reply into the answer; what a plugin sent goes in as bytes.
 func (d *door) finish(x *exchange, reply *call.Reply) (*mcp.CallToolResult, error) {
 	r := reply.Result
-	x.splice["content"] = content.List(content.Blocks(r.Content))
+	blocks := content.Blocks(r.Content)
+	if d.core.Inlined != nil {
+		blocks = append(blocks, d.core.Inlined(d.agent(), reply.Tool, r)...)
+	}
+	x.splice["content"] = content.List(blocks)
 	if s := content.Valid(r.Structured); s != nil {
 		x.splice["structuredContent"] = s
 	}

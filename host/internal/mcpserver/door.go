@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-dev/bulkhead/host/internal/registry"
 	"github.com/bulkhead-dev/bulkhead/host/internal/session"
 	"github.com/bulkhead-dev/bulkhead/host/internal/store"
+	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
 )
 
 // Core is what the doors open to. Its fields are set once.
@@ -34,6 +35,8 @@ type Core struct {
 	Budget    int           // tools listed at most before fit ones go on demand
 	Hold      time.Duration // how long a call waits for an answer before it says so
 	Log       hclog.Logger
+	// Inlined gives the images among the files of a tool's result as blocks.
+	Inlined func(a *policy.Agent, tool string, r *pluginv1.Result) []json.RawMessage
 
 	mu    sync.Mutex
 	doors map[doorKey]*door

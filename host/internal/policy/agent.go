@@ -31,7 +31,7 @@ type Agent struct {
 	ModelTier string   // low | balanced | high
 	Model     string
 	Profile   string // main | subagent | scheduled | a name in HCL
-	Inline    bool   // media inlined in MCP results
+	Media     string // path | inline: images in MCP results; empty = by tool
 
 	token    [32]byte // SHA-256 of Token, for comparing in constant time
 	above    []string // profiles this one was narrowed from; all of them bind
