@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"unicode"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
@@ -147,20 +148,33 @@ func version() string {
 
 // load reads the config; its faults are printed with their places.
 func (a *app) load() (*config.Config, error) {
-	path, err := config.Find(a.config)
-	if err != nil {
-		return nil, failed(err)
+	cfg, diags, err := a.read()
+	if err == nil && diags.HasErrors() {
+		err = a.faults(cfg, diags)
 	}
-	cfg, diags := config.Load(path)
-	if diags.HasErrors() {
-		if a.json {
-			fmt.Fprintf(a.screen(), "%s\n", config.JSON(diags))
-		} else if err := config.Write(a.errOut, diags, cfg.Sources(), a.colour); err != nil {
-			return nil, failed(err)
-		}
-		return nil, exit{code: exitFailed}
+	if err != nil {
+		return nil, err
 	}
 	return cfg, nil
+}
+
+func (a *app) read() (*config.Config, hcl.Diagnostics, error) {
+	path, err := config.Find(a.config)
+	if err != nil {
+		return nil, nil, failed(err)
+	}
+	cfg, diags := config.Load(path)
+	return cfg, diags, nil
+}
+
+// faults prints what is wrong with a config, and is the end of a command.
+func (a *app) faults(cfg *config.Config, diags hcl.Diagnostics) error {
+	if a.json {
+		fmt.Fprintf(a.screen(), "%s\n", config.JSON(diags))
+	} else if err := config.Write(a.errOut, diags, cfg.Sources(), a.colour); err != nil {
+		return failed(err)
+	}
+	return exit{code: exitFailed}
 }
 
 // screen is stdout for bytes as they are: on a terminal they are shown, elsewhere

@@ -10,10 +10,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/hcl/v2"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/api"
 	"github.com/bulkhead-dev/bulkhead/host/internal/config"
@@ -31,14 +33,48 @@ type client struct {
 	http   *http.Client
 }
 
+// find is the client of the config's host. Where the config has faults a host that
+// runs by what it said before is as good, and the faults are for warn to tell; where
+// none runs they are the error.
+func (a *app) find(ctx context.Context, warn func(hcl.Diagnostics)) (*config.Config, *client, bool, error) {
+	cfg, diags, err := a.read()
+	if err != nil {
+		return nil, nil, false, err
+	}
+	if cfg.Host.DataDir == "" {
+		return nil, nil, false, a.faults(cfg, diags)
+	}
+	c := dial(cfg)
+	alive := c.alive(ctx)
+	if diags.HasErrors() {
+		if !alive {
+			return nil, nil, false, a.faults(cfg, diags)
+		}
+		warn(diags)
+	}
+	return cfg, c, alive, nil
+}
+
+// warn tells in a line that the config on disk is not what the host runs by.
+func (a *app) warn(diags hcl.Diagnostics) {
+	first, rest, _ := strings.Cut(config.Err(diags).Error(), "\n")
+	if rest != "" {
+		first += ", and more"
+	}
+	fmt.Fprintf(a.errPeople, "bulkhead: warning: the config has faults, the host runs by what it said before: %s\n  → `bulkhead check` tells them all\n", first)
+}
+
 // reach finds the running host of the config; without one the exit code is 3.
 func (a *app) reach(ctx context.Context) (*client, error) {
-	cfg, err := a.load()
+	return a.reachTelling(ctx, a.warn)
+}
+
+func (a *app) reachTelling(ctx context.Context, warn func(hcl.Diagnostics)) (*client, error) {
+	cfg, c, alive, err := a.find(ctx, warn)
 	if err != nil {
 		return nil, err
 	}
-	c := dial(cfg)
-	if !c.alive(ctx) {
+	if !alive {
 		return nil, exit{exitNoHost, fault.New(fault.NoHost, "no host runs for %s", cfg.Host.DataDir)}
 	}
 	return c, nil
@@ -46,12 +82,11 @@ func (a *app) reach(ctx context.Context) (*client, error) {
 
 // reachOrStart finds the running host, or starts one that lives until end.
 func (a *app) reachOrStart(ctx context.Context, log hclog.Logger) (c *client, end func(), err error) {
-	cfg, err := a.load()
+	cfg, c, alive, err := a.find(ctx, a.warn)
 	if err != nil {
 		return nil, nil, err
 	}
-	c = dial(cfg)
-	if c.alive(ctx) {
+	if alive {
 		return c, func() {}, nil
 	}
 	h, err := host.Start(ctx, host.Options{Config: cfg, Version: version(), Log: log, Private: true})

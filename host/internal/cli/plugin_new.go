@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"strings"
 	"text/template"
 
@@ -98,7 +99,7 @@ func pluginFiles(name, sdk string) ([]file, error) {
 	if err := errors.Join(mod.AddModuleStmt("bulkhead-plugin-"+name), mod.AddGoStmt(sdkGo)); err != nil {
 		return nil, err
 	}
-	switch published := "v" + version(); {
+	switch released := release(); {
 	case sdk != "":
 		path, sums, err := sdkFolder(sdk)
 		if err != nil {
@@ -108,16 +109,27 @@ func pluginFiles(name, sdk string) ([]file, error) {
 			return nil, err
 		}
 		files = append(files, file{"go.sum", sums})
-	case semver.IsValid(published) && published != "v0.0.0":
-		if err := mod.AddRequire(sdkModule, published); err != nil {
+	case released != "":
+		if err := mod.AddRequire(sdkModule, released); err != nil {
 			return nil, err
 		}
 	default: // what could not be built is not written
-		return nil, failed(fmt.Errorf("this bulkhead (%s) is no released version, so there is no published %s to build against\n  → with its source at hand, name it: --sdk FOLDER", version(), sdkModule))
+		return nil, failed(fmt.Errorf("this bulkhead (%s) was built from a folder, not from a released version, so there may be no published %s to build against\n  → with its source at hand, name it: --sdk FOLDER", version(), sdkModule))
 	}
 	mod.Cleanup()
 	text, err := mod.Format()
 	return append(files, file{"go.mod", text}), err
+}
+
+// release is the version of the published module this program was built from, or
+// empty. A number that a build was given says nothing: only a module that was fetched
+// has a checksum.
+func release() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Path != sdkModule || info.Main.Sum == "" || !semver.IsValid(info.Main.Version) {
+		return ""
+	}
+	return info.Main.Version
 }
 
 // sdkFolder checks that a folder is the SDK's module and gives its whole path and

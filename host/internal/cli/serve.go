@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/hcl/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/api"
@@ -84,7 +85,7 @@ func (a *app) reload() *cobra.Command {
 	return &cobra.Command{
 		Use: "reload", Short: "Let the host read its config again; a faulty one changes nothing", Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.reach(cmd.Context())
+			c, err := a.reachTelling(cmd.Context(), func(hcl.Diagnostics) {}) // the host tells the faults
 			if err != nil {
 				return err
 			}

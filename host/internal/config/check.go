@@ -283,7 +283,7 @@ func (e *evaluator) checkPolicy(p *Policy) {
 }
 
 func (e *evaluator) checkAddress(h *HTTP, haveTokens bool) {
-	if h.Address == "" {
+	if h == nil {
 		return
 	}
 	host, port, err := net.SplitHostPort(h.Address)

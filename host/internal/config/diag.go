@@ -22,28 +22,45 @@ func CodeOf(d *hcl.Diagnostic) fault.Ref {
 	return fault.Ref(code)
 }
 
-// Err is the first error among diags as a fault, or nil.
+const (
+	maxFaults    = 20      // of a config in one error
+	maxFaultText = 4 << 10 // bytes
+)
+
+// Err is the errors among diags as one fault, or nil: each with its place, on a line
+// of its own, as many as can be read at once.
 func Err(diags hcl.Diagnostics) error {
-	more := -1
-	var first *hcl.Diagnostic
+	var ref fault.Ref
+	var lines []string
+	size, more := 0, 0
 	for _, d := range diags {
-		if d.Severity == hcl.DiagError {
-			more++
-			if first == nil {
-				first = d
-			}
+		if d.Severity != hcl.DiagError {
+			continue
 		}
+		code := CodeOf(d)
+		if code == "" {
+			code = fault.ConfigValue
+		}
+		if ref == "" {
+			ref = code
+		}
+		text := line(d)
+		if code == ref {
+			text = strings.TrimSuffix(text, " ("+string(ref)+")") // the fault has its code beside the text
+		}
+		if len(lines) > 0 && (len(lines) == maxFaults || size+len(text) > maxFaultText) {
+			more++
+			continue
+		}
+		lines = append(lines, text)
+		size += len(text)
 	}
-	if first == nil {
+	if ref == "" {
 		return nil
 	}
-	ref := CodeOf(first)
-	if ref == "" {
-		ref = fault.ConfigValue
-	}
-	text := strings.TrimSuffix(line(first), " ("+string(ref)+")") // the fault has its code beside the text
+	text := strings.Join(lines, "\n")
 	if more > 0 {
-		text += fmt.Sprintf(" (and %d more)", more)
+		text += fmt.Sprintf("\n(and %d more)", more)
 	}
 	return fault.New(ref, "%s", text)
 }

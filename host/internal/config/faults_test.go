@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,8 +53,15 @@ plugin "web" {
 	if !strings.HasPrefix(b.String(), "\x1b[31m") || !strings.Contains(b.String(), "\x1b[0m\n") {
 		t.Errorf("no colour: %q", b.String())
 	}
-	if got := Err(diags).Error(); !strings.HasSuffix(got, "(and 3 more)") {
-		t.Errorf("Err = %s", got)
+	got := Err(diags).Error()
+	for _, place := range []string{":2,3: ", ":7,20: ", ":8,20: ", ":10,23: "} {
+		if !strings.Contains(got, place) || strings.Count(got, "\n") != 3 {
+			t.Errorf("Err does not tell what is at %s:\n%s", place, got)
+		}
+	}
+	many := Err(slices.Repeat(diags, 100)).Error()
+	if !strings.HasSuffix(many, "\n(and 380 more)") || len(many) > maxFaultText+200 {
+		t.Errorf("of 400 faults Err tells, in %d bytes:\n%s", len(many), many)
 	}
 	if Err(nil) != nil {
 		t.Error("no faults are an error")
@@ -86,6 +94,8 @@ func TestEveryFaultHasItsPlace(t *testing.T) {
 		"zero":                  {"results {\n  threshold = 0\n}", `config.hcl:2,15: threshold must be more than 0 (BH3003)`},
 		"missing":               {"results {\n  model \"x\" {}\n}", `config.hcl:2,3: "threshold" is missing; it is required here (BH3003)`},
 		"open to the world":     {"frontend \"http\" {\n  address = \":7411\"\n}", `config.hcl:2,13: an address others can reach needs agents with tokens; add agent "NAME" { token = secret("NAME") }, or listen on 127.0.0.1 (BH3003)`},
+		"an empty address":      {"frontend \"http\" {\n  address = \"\"\n}", `config.hcl:2,13: "" is no address; write host:port, such as "127.0.0.1:7411" (BH3003)`},
+		"an empty data_dir":     {"host {\n  data_dir = \"\"\n}", `config.hcl:2,14: data_dir can't be empty (BH3003)`},
 		"no address":            {"frontend \"http\" {\n  address = \"7411\"\n}", `config.hcl:2,13: "7411" is no address; write host:port, such as "127.0.0.1:7411" (BH3003)`},
 		"unknown frontend":      {"frontend \"nats\" {}", `config.hcl:1,1: unknown frontend "nats"; the one there is is "http" (BH3002)`},
 		"default with token":    {"agent \"default\" {\n  token = \"xyz-xyz\"\n}", `config.hcl:2,11: agent "default" takes no token; it is whoever comes without one; give the token to another agent (BH3003)`},
@@ -268,4 +278,21 @@ func FuzzLoad(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Where the state is can be told of a config that is no use for anything else.
+func TestDataDirOfAFaultyConfig(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"a wrong value":         {"host {\n  data_dir = \"elsewhere\"\n  log_level = \"loud\"\n}\nagent \"x\" { grups = [] }\n", "elsewhere"},
+		"not closed, after":     {"host {\n  data_dir = \"elsewhere\"\n}\nplugin \"x\" {\n", "elsewhere"},
+		"not closed, before":    {"plugin \"x\" {\nhost {\n  data_dir = \"elsewhere\"\n}\n", "elsewhere"},
+		"nonsense before":       {"= = =\nhost {\n  data_dir = \"elsewhere\"\n}\n", "elsewhere"},
+		"nonsense, no data_dir": {"= = =\n", "data"},
+		"not UTF-8":             {"host {\n  data_dir = \"elsewhere\"\n}\nagent \"\xff\" {}\n", "elsewhere"},
+	} {
+		cfg, diags := Parse("/etc/x/config.hcl", []byte(c.text))
+		if !diags.HasErrors() || cfg.Host.DataDir != "/etc/x/"+c.want {
+			t.Errorf("%s: data_dir %q, faults %v", name, cfg.Host.DataDir, diags)
+		}
+	}
 }

@@ -99,11 +99,14 @@ func Parse(path string, src []byte) (*Config, hcl.Diagnostics) {
 	if path != "" {
 		c.sources[path] = shown
 	}
+	e := &evaluator{base: dir, scrub: &c.scrub}
+	c.defaults(e)
 	if bad != nil {
 		return c, hcl.Diagnostics{bad}
 	}
 	file, diags := hclsyntax.ParseConfig(src, path, hcl.InitialPos)
 	if diags.HasErrors() {
+		c.guessHost(dir, src, file)
 		var out hcl.Diagnostics
 		for _, d := range diags {
 			out = append(out, own(fault.ConfigSyntax, d))
@@ -113,8 +116,6 @@ func Parse(path string, src []byte) (*Config, hcl.Diagnostics) {
 	root := file.Body.(*hclsyntax.Body)
 	c.Bare = path != "" && len(root.Blocks)+len(root.Attributes) == 0
 
-	e := &evaluator{base: dir, scrub: &c.scrub}
-	c.defaults(e)
 	// The host block comes first, for secret() needs its data_dir.
 	hosts, rest := split(root, "host")
 	top := e.walk(hosts, root.MissingItemRange(), hostSchema)
@@ -126,6 +127,32 @@ func Parse(path string, src []byte) (*Config, hcl.Diagnostics) {
 	e.decode(c, top)
 	c.mask(e.masked)
 	return c, c.scrub.diags(sorted(e.diags))
+}
+
+// guessHost finds, in a text that can't be parsed, which data_dir is meant: a host
+// that runs can then be reached all the same. The rest of such a Config is not to be
+// used.
+func (c *Config) guessHost(dir string, src []byte, file *hcl.File) {
+	e := &evaluator{base: dir, scrub: &c.scrub}
+	if body, ok := file.Body.(*hclsyntax.Body); ok {
+		hosts, _ := split(body, "host")
+		top := e.walk(hosts, body.MissingItemRange(), hostSchema)
+		e.decodeHost(c, top)
+		for _, b := range hosts.Blocks {
+			if b.Body.Attributes["data_dir"] != nil {
+				return
+			}
+		}
+	}
+	tokens, _ := hclsyntax.LexConfig(src, c.File, hcl.InitialPos) // lexing never fails
+	for i := 4; i < len(tokens); i++ {
+		t := tokens[i-4 : i+1]
+		if string(t[0].Bytes) == "data_dir" && t[1].Type == hclsyntax.TokenEqual && t[2].Type == hclsyntax.TokenOQuote &&
+			t[3].Type == hclsyntax.TokenQuotedLit && t[4].Type == hclsyntax.TokenCQuote {
+			c.Host.DataDir = e.absolute(string(t[3].Bytes))
+			return
+		}
+	}
 }
 
 // split parts the blocks of one type from everything else in a body.

@@ -191,8 +191,14 @@ func TestPluginNewRefuses(t *testing.T) {
 	w.write("go.mod", "module example.com/other\n")
 	w.fails(1, []string{"--sdk", `is the module "example.com/other"`}, "plugin", "new", "third", "--sdk", w.dir)
 	w.fails(1, []string{"not a directory"}, "plugin", "new", "third", filepath.Join(w.dir, "config.hcl", "x"), "--sdk", sdk(t))
-	// Without --sdk the published module is meant, and this build is none.
-	w.fails(1, []string{"no released version", "--sdk FOLDER"}, "plugin", "new", "third")
+	// Without --sdk the published module is meant, and this build is none, though make
+	// gives it the number of a version.
+	w.fails(1, []string{"not from a released version", "--sdk FOLDER"}, "plugin", "new", "third")
+	cmd := exec.Command(made(t), "plugin", "new", "third")
+	cmd.Dir = w.dir
+	if out, err := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "not from a released version") {
+		t.Errorf("as made: %v\n%s", err, out)
+	}
 	if _, err := os.Stat(filepath.Join(w.dir, "bulkhead-plugin-third")); err == nil {
 		t.Error("a refused plugin has a folder")
 	}
@@ -201,6 +207,28 @@ func TestPluginNewRefuses(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), "replace") || !strings.Contains(out, `"go.mod"`) {
 		t.Errorf("%v\n%s\n%s", err, text, out)
 	}
+}
+
+// made is the host's program, built as make builds it.
+func made(t *testing.T) string {
+	t.Helper()
+	plan := exec.Command("make", "-n", "build")
+	plan.Dir = sdk(t)
+	out, err := plan.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	path := filepath.Join(t.TempDir(), "bulkhead")
+	build := exec.Command("sh", "-c", strings.Replace(line, "-o bin/bulkhead", "-o "+path, 1))
+	build.Dir = sdk(t)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	if out, err := exec.Command(path, "--version").Output(); err != nil || !strings.Contains(string(out), "0.1.0") {
+		t.Fatalf("%s builds no program with a number: %s %v", line, out, err)
+	}
+	return path
 }
 
 // The Go of the authors' page is one plugin: it compiles, and its tests pass.

@@ -10,6 +10,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/config"
+	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 )
 
 const (
@@ -209,6 +210,7 @@ func (f *follow) look(seen *[32]byte) bool {
 			h.log.Warn("the config file can't be read; the running config stays", "file", h.file(), "error", err)
 		}
 		f.gone = true
+		h.notInForce(fault.New(fault.ConfigMissing, "it can't be read: %w", err))
 		return false
 	}
 	if f.gone {
@@ -216,6 +218,9 @@ func (f *follow) look(seen *[32]byte) bool {
 	}
 	f.gone = false
 	now, _ := config.Parse(h.cfg().File, raw) // its faults are the reload's to tell
+	if now.Sum == h.cfg().Sum {
+		h.inForce() // whatever it said meanwhile
+	}
 	if now.Sum == *seen || now.Sum == h.cfg().Sum {
 		*seen = now.Sum
 		return false
@@ -224,6 +229,7 @@ func (f *follow) look(seen *[32]byte) bool {
 	if now.Bare {
 		// Some editors empty a file before they write it, and take their time.
 		h.log.Warn("the config file is empty, or holds nothing but comments; the running config stays until it says something, or until a reload is asked for")
+		h.notInForce(fault.New(fault.ConfigValue, "it says nothing"))
 		return false
 	}
 	_, err = h.Reload(h.ctx)

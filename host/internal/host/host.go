@@ -75,6 +75,7 @@ type Host struct {
 	mu       sync.Mutex // guards what follows
 	found    []Found
 	placed   map[string]placed
+	stale    *stale // nil: the config file is in force
 
 	doors   sync.WaitGroup
 	watcher sync.WaitGroup

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hashicorp/hcl/v2"
+
 	"github.com/bulkhead-dev/bulkhead/host/internal/config"
 	"github.com/bulkhead-dev/bulkhead/host/internal/event"
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
@@ -89,6 +91,16 @@ func replaced(was, now os.FileInfo) bool {
 // What fails after that is of single plugins, which keep their old process; such an
 // error is an errInForce. The notes are what of the file waits for the next start.
 func (h *Host) Reload(ctx context.Context) (notes []string, err error) {
+	notes, err = h.reload(ctx)
+	if err == nil || errors.As(err, new(errInForce)) {
+		h.inForce()
+	} else if h.ctx.Err() == nil {
+		h.notInForce(err)
+	}
+	return notes, err
+}
+
+func (h *Host) reload(ctx context.Context) (notes []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, changeTime)
 	defer cancel()
 	h.changing.Lock()
@@ -201,9 +213,11 @@ func keep(started, now *config.Config) {
 }
 
 // touched finds the running plugins that cfg changes, with the hash of their new
-// config, after each has found its block acceptable. New ones are asked too.
+// config, after each has found its block acceptable. New ones are asked too. The
+// faults of all blocks come together.
 func (h *Host) touched(ctx context.Context, cfg *config.Config, plugins []supervise.Plugin) (map[string][32]byte, error) {
 	out := map[string][32]byte{}
+	var faults hcl.Diagnostics
 	for _, p := range plugins {
 		block := cfg.Plugin(p.Name)
 		if block == nil {
@@ -218,8 +232,9 @@ func (h *Host) touched(ctx context.Context, cfg *config.Config, plugins []superv
 			return nil, err
 		}
 		e, diags := cfg.Evaluate(block, d.ConfigSchema)
-		if err := config.Err(diags); err != nil {
-			return nil, err
+		if diags.HasErrors() {
+			faults = append(faults, diags...)
+			continue
 		}
 		sum := sha256.Sum256(e.JSON)
 		if known && was.config == sum && sameLaunch(was.spec, p) {
@@ -229,14 +244,15 @@ func (h *Host) touched(ctx context.Context, cfg *config.Config, plugins []superv
 		if err != nil {
 			return nil, err
 		}
-		if err := config.Err(e.Locate(said)); err != nil {
-			return nil, err
+		if said := e.Locate(said); said.HasErrors() {
+			faults = append(faults, said...)
+			continue
 		}
 		if known {
 			out[p.Name] = sum
 		}
 	}
-	return out, nil
+	return out, config.Err(faults)
 }
 
 // serves says whether a plugin has a process that takes calls.

@@ -61,6 +61,7 @@ func (h *Host) Status() api.Status {
 			s.Plugins = append(s.Plugins, api.PluginStatus{Name: p.Name, Binary: h.cfg().BinaryPath(p), State: "disabled"})
 		}
 	}
+	s.Warnings = append(s.Warnings, h.staleness()...)
 	for _, d := range unenforced(h.cfg()) {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("%s at %s", d.Summary, d.Subject))
 	}
