@@ -160,6 +160,17 @@ type Sending struct {
 
 // Send is Request with more to say.
 func (c *Conn) Send(ctx context.Context, method string, params json.RawMessage, how Sending) (json.RawMessage, error) {
+	raw, err := c.send(ctx, method, params, how)
+	if err == nil {
+		err = checkShape(raw)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return raw, nil
+}
+
+func (c *Conn) send(ctx context.Context, method string, params json.RawMessage, how Sending) (json.RawMessage, error) {
 	tool, progress := how.Tool, how.Progress
 	select {
 	case <-c.done:
@@ -182,6 +193,12 @@ func (c *Conn) Send(ctx context.Context, method string, params json.RawMessage, 
 			c.mu.Unlock()
 		}()
 	}
+	if c.prog != nil {
+		var fail context.CancelCauseFunc
+		ctx, fail = context.WithCancelCause(ctx)
+		defer fail(nil)
+		defer c.prog.msgs.expect(id, fail)()
+	}
 	req := transport.JSONRPCRequest{JSONRPC: "2.0", ID: mcp.NewRequestId(id), Method: method, Params: params}
 	if c.modernHTTP() {
 		req.Header = headersFor(c.Info.Version, method, params, tool)
@@ -192,9 +209,12 @@ func (c *Conn) Send(ctx context.Context, method string, params json.RawMessage, 
 	}
 	resp, err := send()
 	if err == nil && resp != nil && resp.ID.String() != req.ID.String() {
-		err = &sentError{fmt.Errorf("the server answered with the id %s and not with that of the request", clip(fmt.Sprint(resp.ID.Value()), 60))}
+		return nil, badAnswer("it has the id %s and not with that of the request", clip(fmt.Sprint(resp.ID.Value()), 60))
 	}
+	var unreadable *AnswerError
 	switch {
+	case err != nil && errors.As(context.Cause(ctx), &unreadable):
+		return nil, unreadable
 	case err != nil && ctx.Err() != nil:
 		c.tellCancelled(ctx, method, id)
 		return nil, ctx.Err()
@@ -209,7 +229,7 @@ func (c *Conn) Send(ctx context.Context, method string, params json.RawMessage, 
 		}
 		return nil, &RPCError{Code: resp.Error.Code, Message: c.target.hide.Text(resp.Error.Message), Data: data}
 	case len(resp.Result) == 0, string(resp.Result) == "null":
-		return nil, &sentError{errors.New("the server's answer has neither a result nor an error")}
+		return nil, badAnswer("it has neither a result nor an error")
 	}
 	return resp.Result, nil
 }

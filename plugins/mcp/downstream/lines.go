@@ -10,12 +10,17 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/bulkhead-dev/bulkhead/plugins/mcp/hide"
 )
 
 const (
 	// maxMessage is the most bytes one message of a server may have.
 	maxMessage = 64 << 20
+	// maxNotice is the most bytes of a notification: the library makes values of all
+	// that is in it.
+	maxNotice = 1 << 20
 	// noiseLogged is how many stray lines of a server are logged one by one.
 	noiseLogged = 5
 )
@@ -35,7 +40,8 @@ type messages struct {
 	answer func(json.RawMessage) // takes the server's requests
 	mu     sync.Mutex
 	n      Noise
-	report func(Noise) // told of the first stray lines; may be nil
+	report func(Noise)            // told of the first stray lines; may be nil
+	open   map[string]func(error) // requests without an answer, and what fails each
 }
 
 func (m *messages) noise() Noise {
@@ -57,11 +63,12 @@ func (m *messages) copy(dst io.Writer, src io.Reader) error {
 	br := bufio.NewReaderSize(src, 64<<10)
 	for {
 		line, long, err := readLine(br)
+		line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf")) // some write a byte order mark
 		if err := m.flow.message(1); err != nil {
 			return err
 		}
 		switch {
-		case long && bytes.HasPrefix(line, []byte("{")): // of a long one only the beginning is known, which may be blank
+		case long && (bytes.HasPrefix(line, []byte("{")) || bytes.HasPrefix(line, []byte("[{"))): // of a long one only the beginning is known, which may be blank
 			// Whose answer it is can't be told: all that wait must hear of it.
 			m.flow.stop(fmt.Errorf("the server %w", errTooLong))
 			return errTooLong
@@ -74,28 +81,35 @@ func (m *messages) copy(dst io.Writer, src io.Reader) error {
 			}
 		case line[0] == '[':
 			// Up to 2025-03-26 messages may come in batches.
-			var batch []json.RawMessage
-			if json.Unmarshal(line, &batch) != nil {
-				m.stray(string(line))
-				break
-			}
-			for _, one := range batch {
-				if err := m.flow.message(1); err != nil {
-					return err
-				}
-				if isMessage(one) {
-					if err := m.pass(dst, bytes.ReplaceAll(one, []byte("\n"), nil)); err != nil {
-						return err
-					}
-				}
+			if err := m.batch(dst, line); err != nil {
+				return err
 			}
 		default:
-			m.stray(string(line))
+			m.unreadable(line, whyNot(line))
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// batch passes the messages of a batch on.
+func (m *messages) batch(dst io.Writer, line []byte) (err error) {
+	if !json.Valid(line) {
+		m.unreadable(line, whyNot(line))
+		return nil
+	}
+	if n := topEntries(line); n > maxEntries {
+		m.unreadable(line, fmt.Sprintf("it is a batch of %d messages; at most %d are taken", n, maxEntries))
+		return nil
+	}
+	gjson.ParseBytes(line).ForEach(func(_, one gjson.Result) bool {
+		if err = m.flow.message(1); err == nil && one.IsObject() {
+			err = m.pass(dst, []byte(one.Raw))
+		}
+		return err == nil
+	})
+	return err
 }
 
 // pass passes a message on, but for requests: the library would start a goroutine
@@ -112,7 +126,11 @@ func (m *messages) pass(dst io.Writer, line []byte) error {
 		}()
 		return nil
 	}
-	_, err := dst.Write(append(line, '\n'))
+	if len(line) > maxNotice && gjson.GetBytes(line, "method").Type == gjson.String {
+		m.stray(fmt.Sprintf("a notification of %d bytes, at most %d are taken: %s", len(line), maxNotice, clip(string(line), 100)))
+		return nil
+	}
+	_, err := dst.Write(append(m.tidy(line), '\n'))
 	return err
 }
 

@@ -221,7 +221,7 @@ func (s *server) tools(params json.RawMessage) string {
 		list += rowsTools
 	}
 	if has("storm") {
-		list += `,{"name":"storm","inputSchema":{"type":"object"}}`
+		list += `,{"name":"storm","inputSchema":{"type":"object"}},{"name":"line","inputSchema":{"type":"object"}}`
 	}
 	if has("own-names") {
 		list += `,{"name":"call_tool","inputSchema":{"type":"object"}},{"name":"mcp_answer","inputSchema":{"type":"object"}},{"name":"mcp_list_services","inputSchema":{"type":"object"}}`
@@ -328,6 +328,13 @@ func (s *server) call(m message, result func(string) string, fail func(int, stri
 			s.write(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		}
 		return text("grown")
+	case "line": // answers with the line given, its ID the request's, its FILL so many times a text
+		var l struct {
+			Line, Fill string
+			N          int
+		}
+		_ = json.Unmarshal(p.Arguments, &l) // nothing is an empty line
+		return strings.Replace(strings.ReplaceAll(l.Line, "ID", string(m.ID)), "FILL", strings.Repeat(l.Fill, l.N), 1)
 	case "storm":
 		return text(s.storm(p.Arguments))
 	case "garble":
