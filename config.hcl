@@ -32,6 +32,9 @@ plugin "workspace" {
 # Renders pages with Debian's chromium, if it is installed.
 plugin "browser" {
   grants = ["shared"]
+  limits {
+    memory = "2GiB" # of each of its processes
+  }
 }
 
 # MCP servers go in here; docs/plugins/mcp.md has all options.

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/net/idna"
 )
 
 // Guard decides which addresses are dialled.
@@ -145,21 +147,36 @@ func (g *Guard) Check(address string) error {
 	return nil
 }
 
-// CheckTarget judges the host of a request that a proxy will open. The names it
-// can resolve itself are checked; the rest is the proxy's to resolve.
+// CheckTarget judges the host of a request that a proxy or another service will
+// open. The names it can resolve itself are checked, and the numbers in every
+// spelling that somebody may read as an address; the rest is the proxy's to resolve.
 func (g *Guard) CheckTarget(ctx context.Context, host, port string) error {
-	address := net.JoinHostPort(host, port)
-	if g.byName(address) {
+	if g.byName(net.JoinHostPort(host, port)) {
+		return nil
+	}
+	// As clients do before they pass a name on: other scripts have digits and dots, too.
+	if ascii, err := idna.Lookup.ToASCII(host); err == nil {
+		host = ascii
+	}
+	host = canonicalHost(host)
+	if g.byName(net.JoinHostPort(host, port)) {
 		return nil
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return g.Check(net.JoinHostPort(ip.String(), port))
 	}
+	if numeric(host) {
+		ip, err := parseNumeric(host)
+		if err != nil {
+			return err
+		}
+		return g.Check(net.JoinHostPort(ip.String(), port))
+	}
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return &Refused{netip.IPv6Loopback(), "this machine"}
+	}
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
-		if name := canonicalHost(host); name == "localhost" || strings.HasSuffix(name, ".localhost") {
-			return &Refused{netip.IPv6Loopback(), "this machine"}
-		}
 		return nil
 	}
 	for _, ip := range ips {

@@ -1,7 +1,9 @@
 package netguard
 
 import (
+	"errors"
 	"net/netip"
+	"strings"
 	"testing"
 )
 
@@ -59,6 +61,35 @@ func TestAllowHosts(t *testing.T) {
 	for _, bad := range []string{"", "http://x", "a b", "10.0.0.0/33", "x:0", "x:http", "*.example", "user@x", "x/y"} {
 		if _, err := parseAllowed(bad); err == nil {
 			t.Errorf("%q is taken for a host", bad)
+		}
+	}
+}
+
+// A number is an address in whatever way it is written, for a proxy may read it so
+// where the resolver of this machine does not.
+func TestCheckTarget(t *testing.T) {
+	g, err := New([]string{"allowed.localhost", "10.9.0.0/16"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{
+		"127.0.0.1", "127.0.0.1.", "127.1", "127.1.", "127.0.1", "0x7f000001", "0X7F000001", "2130706433", "017700000001", "0x7f.1", "0x7f.0.0.0x1", "0177.0.0.1", "0177.1",
+		"0", "0.", "0x0", "00", "0x", "10.1", "10.0x1", "0xa9fea9fe", "2852039166", "169.254.43518", "192.168.257", "0xc0.0250.1.1", "１２７.0.0.1", "127。1",
+		"::1", "::ffff:127.0.0.1", "localhost", "LOCALHOST.", "a.localhost",
+	} {
+		var refused *Refused
+		if err := g.CheckTarget(t.Context(), host, "80"); !errors.As(err, &refused) {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	for _, host := range []string{"1.2.3.4.5", "256.1", "08", "1.2.3.256", "4294967296", "example.256", "x.1"} {
+		if err := g.CheckTarget(t.Context(), host, "80"); err == nil || !strings.Contains(err.Error(), "looks like an address and is none") {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	for _, host := range []string{"8.8.8.8", "8.8.2056", "134744072", "0x8080808", "10.9.1", "allowed.localhost", "only-the-proxy-knows.invalid", "0xcafe.invalid", "1e100.invalid"} {
+		if err := g.CheckTarget(t.Context(), host, "80"); err != nil {
+			t.Errorf("%s: %v", host, err)
 		}
 	}
 }

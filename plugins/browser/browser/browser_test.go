@@ -5,6 +5,7 @@ package browser
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"image/png"
 	"io"
@@ -244,7 +245,7 @@ func (l loopbackOnly) Accept() (net.Conn, error) {
 
 // Pages that misbehave cost themselves: the next one renders.
 func TestMisbehaviour(t *testing.T) {
-	endless := make(chan struct{})
+	endless, crash := make(chan struct{}), make(chan struct{}, 1)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		switch r.URL.Path {
@@ -272,7 +273,9 @@ func TestMisbehaviour(t *testing.T) {
 		case "/restless":
 			_, _ = io.WriteString(w, "<title>r</title><p id=p></p><script>setInterval(() => p.textContent += 'x', 50)</script>")
 		case "/crash":
-			_, _ = io.WriteString(w, "<script>location = 'chrome://crash'</script>")
+			_, _ = io.WriteString(w, "<title>c</title><script>fetch('/alive'); setInterval(() => document.body.append('x'), 50)</script>")
+		case "/alive":
+			crash <- struct{}{}
 		default:
 			_, _ = io.WriteString(w, "<title>ok</title><p>fine</p>")
 		}
@@ -303,7 +306,16 @@ func TestMisbehaviour(t *testing.T) {
 	if out := render(t, s, fmt.Sprintf(`{"url":%q,"timeout_ms":4000}`, srv.URL+"/restless")); out.Title != "r" || !out.Unsettled {
 		t.Errorf("%+v", out)
 	}
-	s.Call("browser_render", fmt.Sprintf(`{"url":%q,"timeout_ms":4000}`, srv.URL+"/crash"), sdktest.Within(time.Minute))
+	// A page's process that ends takes its call at once, and no other.
+	reply := make(chan *sdktest.Reply, 1)
+	go func() {
+		reply <- s.Call("browser_render", fmt.Sprintf(`{"url":%q}`, srv.URL+"/crash"), sdktest.Within(time.Minute))
+	}()
+	<-crash
+	if signal(t, syscall.SIGKILL, "--type=renderer") == 0 {
+		t.Fatal("no page has a process")
+	}
+	(<-reply).WantError("execution_failed", "crashed the page")
 	fine("/crash")
 }
 
@@ -333,9 +345,80 @@ func gone(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
+			for _, pid := range left {
+				line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // it may have ended
+				stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+				t.Logf("%.60s: %.90q", stat, line)
+			}
 			t.Fatalf("left behind: %v", left)
 		}
 	}
+}
+
+// signal sends a signal to every process of the browser itself, not to its walls,
+// of whose command line having is a part.
+func signal(t *testing.T, sig syscall.Signal, having string) (n int) {
+	t.Helper()
+	for _, pid := range children(t, os.Getpid()) {
+		raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // it may have ended
+		if bytes.Contains(raw, []byte("relay")) || !bytes.Contains(raw, []byte("chrom")) || !bytes.Contains(raw, []byte(having)) {
+			continue
+		}
+		if err := syscall.Kill(pid, sig); err == nil {
+			n++
+		} else if !errors.Is(err, syscall.ESRCH) {
+			t.Fatal(err)
+		}
+	}
+	return n
+}
+
+// A browser that stops answering is ended: between pages nobody notices, and in
+// the middle of some each of them gets one clear error and the next call renders.
+func TestStopped(t *testing.T) {
+	entered := make(chan struct{}, 2)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hang" {
+			entered <- struct{}{}
+			<-r.Context().Done()
+			return
+		}
+		_, _ = io.WriteString(w, "<title>ok</title>")
+	}))
+	defer srv.Close()
+	signal(t, syscall.SIGKILL, "--") // browsers of other tests, which rest later
+	gone(t)
+	s, _ := start(t, `,"idle":"1s"`, srv)
+	renders := func() {
+		t.Helper()
+		if out := render(t, s, fmt.Sprintf(`{"url":%q}`, srv.URL+"/ok")); out.Title != "ok" {
+			t.Errorf("%+v", out)
+		}
+	}
+	renders()
+	if signal(t, syscall.SIGSTOP, "--") == 0 {
+		t.Fatal("there is no browser to stop")
+	}
+	renders()
+	replies := make(chan *sdktest.Reply, 2)
+	for _, ms := range []int{3000, 60_000} { // the second is told by what the first found
+		go func() {
+			replies <- s.Call("browser_render", fmt.Sprintf(`{"url":%q,"timeout_ms":%d}`, srv.URL+"/hang", ms), sdktest.Within(time.Minute))
+		}()
+	}
+	for range 2 {
+		<-entered
+	}
+	if signal(t, syscall.SIGSTOP, "--") == 0 {
+		t.Fatal("there is no browser to stop")
+	}
+	// A page that comes only now finds no tab at all.
+	s.Call("browser_render", fmt.Sprintf(`{"url":%q,"timeout_ms":2000}`, srv.URL+"/ok"), sdktest.Within(time.Minute)).WantError("unavailable", "the browser stopped answering while it rendered")
+	for range 2 {
+		(<-replies).WantError("unavailable", "the browser stopped answering while it rendered")
+	}
+	renders()
+	gone(t)
 }
 
 // A browser that is killed while it renders gives one clear error, the next call
@@ -357,12 +440,8 @@ func TestKilled(t *testing.T) {
 		reply <- s.Call("browser_render", fmt.Sprintf(`{"url":%q}`, srv.URL+"/hang"), sdktest.Within(time.Minute))
 	}()
 	<-entered
-	for _, pid := range children(t, os.Getpid()) {
-		if raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); bytes.Contains(raw, []byte("--headless=new")) && bytes.Contains(raw, []byte("--remote-debugging-pipe")) && !bytes.Contains(raw, []byte("relay")) {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-		}
+	if signal(t, syscall.SIGKILL, "--") == 0 {
+		t.Fatal("there is no browser to kill")
 	}
 	(<-reply).WantError("unavailable", "the browser ended while it rendered")
 	if out := render(t, s, fmt.Sprintf(`{"url":%q}`, srv.URL+"/ok")); out.Title != "ok" {

@@ -112,7 +112,7 @@ func (t *tools) screenshotTool() *sdk.Tool {
 			if err != nil {
 				return sdk.Result{}, err
 			}
-			text := fmt.Sprintf("Saved a picture of %s (%q, status %d) as %s.", out.FinalURL, out.Title, out.Status, ref.Path)
+			text := fmt.Sprintf("Saved a picture of %s (%q, status %d) as %s.", brief(out.FinalURL), brief(out.Title), out.Status, ref.Path)
 			if out.Unsettled {
 				text += " The page was still changing."
 			}
@@ -144,6 +144,6 @@ const folder = "screenshots"
 func (t *tools) save(call *sdk.Call, out rendered) (sdk.FileRef, error) {
 	shared := call.Shared()
 	ref, err := shared.WriteFile(path.Join(shared.Folder(), folder, "page-"+rand.Text()[:10]+".png"), out.png)
-	ref.Note = "picture of " + out.FinalURL
+	ref.Note = "picture of " + brief(out.FinalURL)
 	return ref, err
 }

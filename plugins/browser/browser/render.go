@@ -2,16 +2,16 @@ package browser
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	cdpbrowser "github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/inspector"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
@@ -19,19 +19,17 @@ import (
 	"github.com/bulkhead-dev/bulkhead/sdk"
 )
 
-//go:embed page.js
-var pageState string
-
-//go:embed consent.js
-var clickConsent string
-
 const (
 	settled   = 500 * time.Millisecond // without a change: the page stands
 	look      = 100 * time.Millisecond // between two looks at it
 	maxHTML   = 2 << 20                // characters of a page's HTML
 	maxPacked = 3 << 20                // bytes of a page as JSON
+	maxURL    = 8 << 10                // bytes of an address
+	maxBrief  = 500                    // characters of what others worded, in an error
 	maxHeight = 16_000                 // pixels of a screenshot
-	closeTime = 5 * time.Second        // for a page to be gone
+	maxWidth  = 4_000                  // likewise
+	maxPixels = 24_000_000             // of one in all
+	closeTime = 4 * time.Second        // for a page to be gone; chromedp gives up after five
 )
 
 // order is one page to render.
@@ -62,13 +60,15 @@ func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSpace(text))
 	switch {
 	case err != nil:
-		return nil, sdk.Errorf(sdk.InvalidArguments, "%q is not a web address", text)
+		return nil, sdk.Errorf(sdk.InvalidArguments, "%q is not a web address", brief(text))
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, sdk.Errorf(sdk.InvalidArguments, "only http:// and https:// addresses are rendered, not %q", u.Scheme+":")
 	case u.User != nil:
 		return nil, sdk.Errorf(sdk.InvalidArguments, "an address with a user name or password in it is not rendered")
 	case u.Hostname() == "":
 		return nil, sdk.Errorf(sdk.InvalidArguments, "the address names no host")
+	case len(u.String()) > maxURL:
+		return nil, sdk.Errorf(sdk.InvalidArguments, "the address has %d bytes; %d are the most", len(u.String()), maxURL)
 	}
 	return u, nil
 }
@@ -81,8 +81,8 @@ func (s *stable) render(ctx context.Context, o order) (out rendered, err error) 
 	if err != nil {
 		return out, s.explain(ctx, nil, o, err)
 	}
-	broken := false
-	defer func() { release(broken) }()
+	how := fine
+	defer func() { release(how) }()
 
 	server, tag := b.Page()
 	traffic := s.proxy.Open(tag, s.set.PageBytes.Bytes())
@@ -93,9 +93,16 @@ func (s *stable) render(ctx context.Context, o order) (out rendered, err error) 
 	stop := context.AfterFunc(ctx, closeTab) // the call's end is the page's
 	defer func() {
 		stop()
-		broken = !ended(closeTab) || broken
+		if !ended(closeTab) {
+			how = broken
+			s.examine(b)
+		}
 	}()
-	err = out.fill(tab, o)
+	var crashed atomic.Bool
+	err = out.fill(tab, o, func() {
+		crashed.Store(true)
+		go closeTab() // its commands would wait for answers
+	})
 	out.Blocked = append([]string{}, traffic.Refused()...)
 	if traffic.Over() {
 		return out, sdk.Errorf(sdk.TooLarge, "the page moved more than %s over the network (page_bytes)", s.set.PageBytes)
@@ -103,12 +110,18 @@ func (s *stable) render(ctx context.Context, o order) (out rendered, err error) 
 	if err == nil {
 		return out, nil
 	}
+	if crashed.Load() {
+		return out, sdk.Errorf(sdk.ExecutionFailed, "%s crashed the page that the browser opened for it", o.url.Redacted())
+	}
+	if ctx.Err() != nil {
+		how = tardy
+	}
+	s.examine(b)
 	timer := time.NewTimer(closeTime)
 	defer timer.Stop()
 	select {
 	case <-b.Done():
-	case <-ctx.Done():
-	case <-chromedp.FromContext(tab).Browser.LostConnection:
+	case <-b.Lost():
 		select { // its end follows at once
 		case <-b.Done():
 		case <-timer.C:
@@ -118,12 +131,16 @@ func (s *stable) render(ctx context.Context, o order) (out rendered, err error) 
 	return out, s.explain(ctx, b, o, err)
 }
 
-// pack is the page as JSON that fits into a message; the HTML is cut until it does.
+// pack is the page as JSON that fits into a message; the HTML is cut until it does,
+// since all else is bounded.
 func (out rendered) pack() (json.RawMessage, error) {
 	for {
 		raw, err := json.Marshal(out)
 		if err != nil || len(raw) <= maxPacked {
 			return raw, err
+		}
+		if out.HTML == "" {
+			return nil, sdk.Errorf(sdk.TooLarge, "what is known of the page has %d bytes without its HTML", len(raw))
 		}
 		out.Cut = true
 		out.HTML = strings.ToValidUTF8(out.HTML[:len(out.HTML)*3/4], "")
@@ -154,6 +171,8 @@ func (s *stable) explain(ctx context.Context, b *stall, o order, err error) erro
 	switch {
 	case errors.As(err, &own):
 		return own
+	case b != nil && b.hung.Load():
+		return sdk.Errorf(sdk.Unavailable, "the browser stopped answering while it rendered %s, and was ended; the next call starts a new one", o.url.Redacted()).After(0)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return sdk.Errorf(sdk.Timeout, "%s was not rendered within %s", o.url.Redacted(), o.timeout).After(0)
 	case ctx.Err() != nil:
@@ -167,13 +186,14 @@ func (s *stable) explain(ctx context.Context, b *stall, o order, err error) erro
 		}
 	}
 	if errors.As(err, &load) {
-		return sdk.Errorf(sdk.ExecutionFailed, "the browser could not open %s: %s", o.url.Redacted(), load.Error())
+		return sdk.Errorf(sdk.ExecutionFailed, "the browser could not open %s: %s", o.url.Redacted(), brief(load.Error()))
 	}
-	return sdk.Errorf(sdk.ExecutionFailed, "%s was not rendered: %w", o.url.Redacted(), err)
+	return sdk.Errorf(sdk.ExecutionFailed, "%s was not rendered: %s", o.url.Redacted(), brief(err.Error()))
 }
 
-// fill opens the page in the tab and reads it.
-func (out *rendered) fill(tab context.Context, o order) error {
+// fill opens the page in the tab and reads it. crash is called when the page's
+// process ends.
+func (out *rendered) fill(tab context.Context, o order, crash func()) error {
 	// The first command makes the tab.
 	if _, err := chromedp.Call(tab, page.Enable, page.EnableParams{}); err != nil {
 		return err
@@ -182,8 +202,16 @@ func (out *rendered) fill(tab context.Context, o order) error {
 	if _, err := chromedp.CallBrowser(tab, cdpbrowser.SetDownloadBehavior, cdpbrowser.SetDownloadBehaviorParams{Behavior: cdpbrowser.SetDownloadBehaviorBehaviorDeny, BrowserContextID: id}); err != nil {
 		return err
 	}
+	if err := hush(tab); err != nil {
+		return err
+	}
+	v := newVisit(cdp.FrameID(chromedp.FromContext(tab).Target.TargetID))
 	if err := chromedp.Listen(tab, func(event any) {
-		if _, ok := event.(*page.EventJavascriptDialogOpening); ok {
+		v.hear(event)
+		switch event.(type) {
+		case *inspector.EventTargetCrashed:
+			crash()
+		case *page.EventJavascriptDialogOpening:
 			go func() { // a dialog holds up the page until somebody answers
 				_, _ = chromedp.Call(tab, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: false}) // gone with the page
 			}()
@@ -191,42 +219,32 @@ func (out *rendered) fill(tab context.Context, o order) error {
 	}); err != nil {
 		return err
 	}
-	resp, err := chromedp.Run(tab, chromedp.NavigateResponse(o.url.String()))
-	if err != nil {
+	if _, err := chromedp.Run(tab, chromedp.NavigateResponse(o.url.String())); err != nil {
 		return err
-	}
-	if resp != nil {
-		out.Status = resp.Status
 	}
 	if err := out.settle(tab, o); err != nil {
 		return err
 	}
-	if out.Consent, err = chromedp.Run(tab, chromedp.Evaluate[string](clickConsent)); err != nil {
-		out.Consent = "" // a page that forbids it is read as it is
+	var err error
+	if out.Consent, err = ask[string](tab, clickConsent); err != nil {
+		out.Consent = "" // a page that goes on meanwhile is read as it is
 	}
 	if out.Consent != "" {
 		if err := out.settle(tab, o); err != nil {
 			return err
 		}
 	}
-	if out.FinalURL, err = chromedp.Run(tab, chromedp.Location()); err != nil {
+	if err := out.read(tab, o.url); err != nil {
 		return err
 	}
-	if out.Title, err = chromedp.Run(tab, chromedp.Title()); err != nil {
+	if out.Status, err = v.status(out.FinalURL); err != nil || !o.screenshot {
 		return err
 	}
-	html, err := chromedp.Run(tab, chromedp.Evaluate[string](fmt.Sprintf("document.documentElement ? document.documentElement.outerHTML.slice(0, %d) : ''", maxHTML+1)))
-	if err != nil {
+	if err := out.shoot(tab, o.fullPage); err != nil {
 		return err
 	}
-	if r := []rune(html); len(r) > maxHTML {
-		html, out.Cut = string(r[:maxHTML]), true
-	}
-	out.HTML = strings.ToValidUTF8(html, "\uFFFD")
-	if o.screenshot {
-		return out.shoot(tab, o.fullPage)
-	}
-	return nil
+	_, err = v.status(out.FinalURL) // it may have gone on in between
+	return err
 }
 
 // settle waits until what the order waits for is there and the page stands still,
@@ -237,7 +255,7 @@ func (out *rendered) settle(tab context.Context, o order) error {
 	defer ticker.Stop()
 	last, since := "", time.Now()
 	for {
-		state, err := chromedp.Run(tab, chromedp.Evaluate[string](pageState))
+		state, err := ask[string](tab, pageState)
 		if err != nil && tab.Err() != nil {
 			return err
 		}
@@ -249,12 +267,8 @@ func (out *rendered) settle(tab context.Context, o order) error {
 		}
 		ready := strings.HasPrefix(state, "complete")
 		if selector := o.selector(); ready && selector != "" {
-			quoted, err := json.Marshal(selector)
-			if err != nil {
+			if ready, err = o.there(tab, selector); err != nil {
 				return err
-			}
-			if ready, err = chromedp.Run(tab, chromedp.Evaluate[bool]("!!document.querySelector("+string(quoted)+")")); err != nil {
-				return sdk.Errorf(sdk.InvalidArguments, "wait %q is neither load nor idle, and no CSS selector: %w", o.wait, err)
 			}
 		}
 		if ready && (o.wait == "load" || time.Since(since) >= settled) {
@@ -290,7 +304,8 @@ func (out *rendered) shoot(tab context.Context, full bool) error {
 		if c := size.CSSContentSize; c != nil {
 			yes := true
 			p.CaptureBeyondViewport = &yes
-			p.Clip = &page.Viewport{Width: max(c.Width, 1), Height: min(max(c.Height, 1), maxHeight), Scale: 1}
+			p.Clip = &page.Viewport{Width: min(max(c.Width, 1), maxWidth), Height: min(max(c.Height, 1), maxHeight), Scale: 1}
+			p.Clip.Height = min(p.Clip.Height, maxPixels/p.Clip.Width)
 		}
 	}
 	shot, err := chromedp.Call(tab, page.CaptureScreenshot, p)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bulkhead-dev/bulkhead/plugins/browser/chrome"
@@ -17,6 +18,11 @@ import (
 // maxServed is how many pages one browser shows before a fresh one takes over:
 // what leaks in it does not leak for ever.
 const maxServed = 100
+
+// maxLate is how many pages in a row may take all of their time before a fresh
+// browser takes over: a part of it may be stuck that its main process knows
+// nothing of.
+const maxLate = 3
 
 // stable keeps the browser.
 type stable struct {
@@ -36,7 +42,10 @@ type stall struct {
 	*chrome.Chrome
 	users  int
 	served int
+	late   int  // pages in a row that were not there in time
 	spent  bool // takes no more pages; ends with the last one
+
+	hung atomic.Bool // it did not answer any more, and was ended for that
 }
 
 func newStable(set *settings, dir string) (*stable, error) {
@@ -47,9 +56,17 @@ func newStable(set *settings, dir string) (*stable, error) {
 	return &stable{set: set, dir: dir, proxy: proxy.New(g), slots: make(chan struct{}, set.Pages)}, nil
 }
 
-// take waits for a free slot and gives a running browser. release must be called;
-// broken says that the browser did not do what it should.
-func (s *stable) take(ctx context.Context) (b *stall, release func(broken bool), err error) {
+// outcome is how a browser did with a page.
+type outcome int
+
+const (
+	fine   outcome = iota
+	tardy          // the page took all of its time
+	broken         // the browser did not do what it should
+)
+
+// take waits for a free slot and gives a running browser; release must be called.
+func (s *stable) take(ctx context.Context) (b *stall, release func(outcome), err error) {
 	select {
 	case s.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -59,8 +76,8 @@ func (s *stable) take(ctx context.Context) (b *stall, release func(broken bool),
 		<-s.slots
 		return nil, nil, err
 	}
-	return b, func(broken bool) {
-		s.leave(b, broken)
+	return b, func(o outcome) {
+		s.leave(b, o)
 		<-s.slots
 	}, nil
 }
@@ -83,6 +100,11 @@ func (s *stable) enter(ctx context.Context) (*stall, error) {
 		default:
 			if b.served >= maxServed {
 				s.retire(b)
+			} else if b.users == 0 && !b.Answers(ctx) { // it may have hung since its last page
+				if ctx.Err() != nil {
+					return nil, ctx.Err()
+				}
+				s.end(b)
 			}
 		}
 	}
@@ -114,12 +136,52 @@ func (s *stable) retire(b *stall) {
 	}
 }
 
-func (s *stable) leave(b *stall, broken bool) {
+// end ends a browser that does not answer, with all its pages; s.mu is held.
+func (s *stable) end(b *stall) {
+	if b.hung.Swap(true) {
+		return
+	}
+	slog.Warn("the browser does not answer any more and is replaced", "pages", b.users)
+	b.spent = true
+	if s.cur == b {
+		s.cur = nil
+	}
+	go b.Close()
+}
+
+// examine ends a browser that does not answer any more.
+func (s *stable) examine(b *stall) {
+	// The call's own time may be over; this takes chrome's.
+	if b.Answers(context.Background()) {
+		return
+	}
+	timer := time.NewTimer(closeTime)
+	defer timer.Stop()
+	select {
+	case <-b.Lost(): // it is ending by itself
+		select {
+		case <-b.Done():
+			return
+		case <-timer.C:
+		}
+	default:
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end(b)
+}
+
+func (s *stable) leave(b *stall, o outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b.users--
+	if o == fine {
+		b.late = 0
+	} else {
+		b.late++
+	}
 	switch {
-	case broken && !b.spent:
+	case (o == broken || b.late >= maxLate) && !b.spent:
 		s.retire(b)
 	case b.spent && b.users == 0:
 		go b.Close()

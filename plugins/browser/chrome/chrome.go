@@ -24,10 +24,11 @@ import (
 )
 
 const (
-	startTime = 30 * time.Second // for a browser to answer
-	stopTime  = 10 * time.Second // for it to be gone
-	maxSaid   = 16 << 10         // bytes kept of what it prints
-	tmpSize   = 1 << 30          // bytes of its /tmp: profile, caches, shared memory
+	startTime  = 30 * time.Second // for a browser to answer
+	answerTime = 4 * time.Second  // for it to show that it lives
+	stopTime   = 10 * time.Second // for it to be gone
+	maxSaid    = 16 << 10         // bytes kept of what it prints
+	tmpSize    = 1 << 30          // bytes of its /tmp: profile, caches, shared memory
 )
 
 // rules are what the browser may do by itself, which is nothing: no look-ups ahead,
@@ -136,7 +137,7 @@ func (b *Chrome) start(ctx context.Context, c Config, path, dir string) (err err
 	if b.child, err = child.Start(context.WithoutCancel(ctx), spec); err != nil {
 		return errors.Join(err, commandsW.Close(), answersR.Close())
 	}
-	a := &allocator{pipe: chromedp.NewPipeConn(answersR, commandsW)}
+	a := &allocator{pipe: chromedp.NewPipeConn(newSieve(answersR, maxMessage), commandsW)}
 	allocated, _ := chromedp.NewAllocatorContext(context.WithoutCancel(ctx), a)
 	b.Context, b.cancel = chromedp.NewContext(allocated, chromedp.WithErrorf(c.Log))
 	answered := make(chan error, 1)
@@ -243,6 +244,33 @@ func (b *Chrome) Page() (proxyServer, tag string) {
 
 // Done is closed when the browser has ended and everything of it is gone.
 func (b *Chrome) Done() <-chan struct{} { return b.ended }
+
+// Answers says whether the browser still answers, which it does at once while it
+// lives, whatever its pages do. A browser that is stopped or stuck keeps its pipe
+// open, and nothing but its silence tells.
+func (b *Chrome) Answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	asked, stop := context.WithCancel(b.Context)
+	defer stop()
+	answered := make(chan error, 1)
+	go func() { // ends with asked
+		_, err := chromedp.CallBrowser(asked, browser.GetVersion, cdp.Empty{})
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		return err == nil
+	case <-b.child.Done():
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// Lost is closed when the browser's pipe is.
+func (b *Chrome) Lost() <-chan struct{} {
+	return chromedp.FromContext(b.Context).Browser.LostConnection
+}
 
 // PID of the browser's walls.
 func (b *Chrome) PID() int { return b.child.PID() }

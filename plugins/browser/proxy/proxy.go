@@ -24,7 +24,12 @@ const (
 	maxTag   = 64               // bytes
 	maxConns = 256              // of one page
 	maxNoted = 50               // refusals that a page remembers
+	maxLine  = 300              // bytes of one
 )
+
+// RefusedHeader is in answers that are the proxy's own, with the reason, and in no
+// other: what a server sends under that name is taken out.
+const RefusedHeader = "X-Bulkhead-Refused"
 
 // Page is the traffic of one page.
 type Page struct {
@@ -55,7 +60,7 @@ func (p *Page) Refused() []string {
 func (p *Page) Over() bool { return p.used.Load() > p.max }
 
 func (p *Page) refuse(host string, why error) {
-	line := host + ": " + why.Error()
+	line := short(host) + ": " + short(why.Error())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -65,6 +70,25 @@ func (p *Page) refuse(host string, why error) {
 	default:
 		p.refused = append(p.refused, line)
 	}
+}
+
+// short is the beginning of a text that the page may have made long.
+func short(s string) string {
+	if len(s) > maxLine {
+		s = s[:maxLine] + "…"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// answer is the proxy's own word to the browser.
+func answer(w http.ResponseWriter, why string, status int) {
+	w.Header().Set(RefusedHeader, strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, short(why)))
+	http.Error(w, why, status)
 }
 
 var (
@@ -148,13 +172,13 @@ func (p *Proxy) page(r *http.Request) *Page {
 func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 	page := p.page(r)
 	if page == nil {
-		http.Error(w, "no page is open here", http.StatusForbidden)
+		answer(w, "no page is open here", http.StatusForbidden)
 		return
 	}
 	if page.conns.Add(1) > maxConns {
 		page.conns.Add(-1)
 		page.refuse(r.Host, errConns)
-		http.Error(w, errConns.Error(), http.StatusServiceUnavailable)
+		answer(w, errConns.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	defer page.conns.Add(-1)
@@ -178,7 +202,7 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 		if refused := (*netguard.Refused)(nil); errors.As(err, &refused) || errors.Is(err, errOver) || errors.Is(err, errMethod) {
 			status = http.StatusForbidden
 		}
-		http.Error(w, err.Error(), status)
+		answer(w, err.Error(), status)
 	}
 }
 
@@ -246,6 +270,7 @@ func (p *Proxy) forward(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	for _, name := range hop {
 		resp.Header.Del(name)
 	}
+	resp.Header.Del(RefusedHeader)
 	for name, values := range resp.Header {
 		w.Header()[name] = values
 	}

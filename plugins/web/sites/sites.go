@@ -66,7 +66,9 @@ func fetchJSON(ctx context.Context, get Get, address string, header http.Header,
 	return json.Unmarshal(body, into)
 }
 
-// segments are the parts of a path, unescaped; empty ones don't count.
+// segments are the parts of a path, unescaped; empty ones don't count. There are
+// none where a part leads elsewhere than it says: an interface is asked with the
+// operator's token, and only for what stands below the address it was written for.
 func segments(u *url.URL) []string {
 	var out []string
 	for s := range strings.SplitSeq(u.EscapedPath(), "/") {
@@ -76,9 +78,32 @@ func segments(u *url.URL) []string {
 		if plain, err := url.PathUnescape(s); err == nil {
 			s = plain
 		}
+		if strays(s) {
+			return nil
+		}
 		out = append(out, s)
 	}
 	return out
+}
+
+// strays says whether a part of a path goes up or stays, as often as somebody on
+// the way may unescape it.
+func strays(s string) bool {
+	for {
+		for part := range strings.SplitSeq(s, "/") {
+			if part == "." || part == ".." {
+				return true
+			}
+		}
+		if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == '\\' || r == 0x7f }) {
+			return true
+		}
+		plain, err := url.PathUnescape(s)
+		if err != nil || plain == s {
+			return false
+		}
+		s = plain
+	}
 }
 
 func isHost(u *url.URL, host string) bool {

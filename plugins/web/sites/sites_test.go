@@ -129,6 +129,9 @@ func TestForeign(t *testing.T) {
 		"https://github.com/o/r", "https://github.com/o/r/issues", "https://github.com/o/r/issues/new", "https://github.com/o/r/issues/0", "https://github.com/o/r/issues/7x",
 		"https://github.com/o/r/pull/x", "https://github.com/o/r/tree/main", "https://github.com/o/r/releases/x", "https://evil.example/o/r/issues/7", "https://github.com.evil.example/o/r/issues/7",
 		"https://github.com:8443/o/r/issues/7", "https://gist.github.com/o/r/issues/7", "https://github.com/o/..%2f..%2fx/issues/7", "https://github.com/o/r%3Fx/issues/7",
+		"https://github.com/o/r/blob/main/../../../../user/repos", "https://github.com/o/r/blob/main/%2e%2e/%2E%2e/x", "https://github.com/o/r/blob/main/a/.%2e/b", "https://github.com/o/r/blob/main/a%2f..%2f..%2fx", "https://github.com/o/r/blob/main/%252e%252e/x", "https://github.com/o/r/blob/main/..%5c..%5cuser",
+		"https://github.com/../user/issues/7", "https://github.com/o/../issues/7", "https://github.com/%2e%2e/%2e%2e/issues/7", "https://github.com/o/r/releases/tag/../../../user", "https://github.com/o/r/releases/tag/..%2f..%2fuser", "https://github.com/o/r/blob/./x", "https://github.com/o/r/blob/main/x%0d%0ay", "https://github.com/o/r/issues/7/../8",
+		"https://stackoverflow.com/questions/5/../../users", "https://stackoverflow.com/questions/5/%2e%2e",
 		"https://stackoverflow.com/questions", "https://stackoverflow.com/questions/tagged/go", "https://stackoverflow.com/users/5", "https://stackexchange.com/questions/5", "https://a.b.stackexchange.com.evil.example/questions/5",
 	} {
 		u, err := url.Parse(address)

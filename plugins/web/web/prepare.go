@@ -3,6 +3,7 @@ package web
 import (
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/html"
@@ -17,6 +18,11 @@ func prepare(root *html.Node, at *url.URL) {
 	for n := range root.Descendants() {
 		if n.Type == html.ElementNode {
 			all = append(all, n)
+		}
+	}
+	for _, n := range slices.Backward(all) { // the inner ones first
+		if n.DataAtom == atom.Sup || n.DataAtom == atom.Sub {
+			script(n)
 		}
 	}
 	for _, n := range all {
