@@ -39,7 +39,12 @@ func script(n *html.Node) {
 	if n.DataAtom == atom.Sub {
 		mark, chars = "_", lowered
 	}
-	said := textUpTo(n, maxScript*utf8.UTFMax+1)
+	said := ""
+	for d := range n.Descendants() {
+		if d.Type == html.TextNode && len(said) <= maxScript*utf8.UTFMax {
+			said += d.Data
+		}
+	}
 	said = strings.Join(strings.Fields(said), " ")
 	if said == "" || utf8.RuneCountInString(said) > maxScript || !behindText(n) || (mark == "^" && ordinals[strings.ToLower(said)]) {
 		return
@@ -52,8 +57,7 @@ func script(n *html.Node) {
 	for c := n.FirstChild; c != nil; c = n.FirstChild {
 		n.RemoveChild(c)
 	}
-	n.Data, n.DataAtom, n.Attr = "span", atom.Span, nil
-	n.AppendChild(text(scripted(said, mark, chars)))
+	n.Type, n.Data, n.DataAtom, n.Attr = html.TextNode, scripted(said, mark, chars), 0, nil
 }
 
 var plainInline = map[atom.Atom]bool{atom.Span: true, atom.I: true, atom.Em: true, atom.B: true, atom.Strong: true, atom.Var: true, atom.Small: true}
@@ -62,7 +66,7 @@ func scripted(said, mark string, chars map[rune]rune) string {
 	all, word := true, true
 	for _, r := range said {
 		all = all && chars[r] != 0
-		word = word && (unicode.IsLetter(r) || unicode.IsNumber(r))
+		word = word && (unicode.IsLetter(r) || unicode.IsDigit(r))
 	}
 	switch {
 	case all:
