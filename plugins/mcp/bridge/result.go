@@ -15,10 +15,6 @@ import (
 	"github.com/bulkhead-dev/bulkhead/sdk"
 )
 
-// maxInline is the most bytes of a result that travel in the message; what is
-// beyond goes by file.
-const maxInline = 3 << 20
-
 // result maps what a server answered to a tools/call.
 func (b *Bridge) result(s *server, tool *downstream.Tool, args, raw json.RawMessage) (sdk.Result, error) {
 	var r struct {
@@ -56,7 +52,7 @@ func (b *Bridge) result(s *server, tool *downstream.Tool, args, raw json.RawMess
 	if r.IsError {
 		hint(&out, tool, args)
 	}
-	return b.fit(tool.Name, out)
+	return b.fit(tool.Name, out, raw)
 }
 
 func hasText(blocks []json.RawMessage) bool {
@@ -203,50 +199,4 @@ func extension(mimeType string) string {
 		return all[0]
 	}
 	return ".bin"
-}
-
-// fit moves what is too large for a message into files.
-func (b *Bridge) fit(tool string, r sdk.Result) (sdk.Result, error) {
-	size := len(r.Structured) + len(r.Meta)
-	for _, c := range r.Content {
-		size += len(c.Text) + len(c.Raw) + len(c.Annotations)
-		if c.Resource != nil {
-			size += len(c.Resource.Text)
-		}
-	}
-	if size <= maxInline {
-		return r, nil
-	}
-	const small = 64 << 10
-	var notes []sdk.Content
-	for i, c := range r.Content {
-		switch {
-		case len(c.Text) > small:
-			ref, err := b.store("results", tool, "text/plain", []byte(c.Text))
-			if err != nil {
-				return sdk.Result{}, sdk.Errorf(sdk.TooLarge, "the result of %q has %d bytes, and its text can't be put into a file: %v", tool, size, err)
-			}
-			r.Content[i] = sdk.Content{TextFile: &ref, Annotations: c.Annotations}
-		case len(c.Raw) > small, c.Resource != nil && len(c.Resource.Text) > small:
-			data := []byte(c.Raw)
-			if c.Resource != nil {
-				data = []byte(c.Resource.Text)
-			}
-			ref, err := b.store("results", tool, "application/json", data)
-			if err != nil {
-				return sdk.Result{}, sdk.Errorf(sdk.TooLarge, "the result of %q has %d bytes, and a block of it can't be put into a file: %v", tool, size, err)
-			}
-			r.Content[i] = sdk.File(ref)
-		}
-	}
-	if len(r.Structured) > small {
-		ref, err := b.store("results", tool, "application/json", r.Structured)
-		if err != nil {
-			return sdk.Result{}, sdk.Errorf(sdk.TooLarge, "the structured result of %q has %d bytes and can't be put into a file: %v", tool, len(r.Structured), err)
-		}
-		r.Structured = nil
-		notes = append(notes, sdk.Text("The structured result is too large for a message; it is in "+ref.Path+"."))
-	}
-	r.Content = append(r.Content, notes...)
-	return r, nil
 }
