@@ -2,6 +2,9 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +15,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/bulkhead-dev/bulkhead/host/internal/api"
 	"github.com/bulkhead-dev/bulkhead/host/internal/testbin"
 )
 
@@ -36,16 +40,65 @@ func (w *world) replacer(name string) func(round int) {
 	}
 }
 
-// load calls a tool from 32 callers until the returned function is called, which
-// tells how many calls were done; a lost one fails the test.
-func (w *world) load(tool string) (stop func() int64) {
+// doors is a way to call a tool through each of them: the control socket, the HTTP
+// API, and MCP over HTTP in both eras.
+func (w *world) doors() []func(ctx context.Context, tool, args string) error {
 	t := w.t
-	call := w.caller()
+	socket, client := w.caller(), &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+	t.Cleanup(client.CloseIdleConnections)
+	url := w.url()
+	overMCP := func(version string) func(context.Context, string, string) error {
+		session := connectHTTP(t, url+"/mcp", version, nil)
+		return func(ctx context.Context, tool, args string) error {
+			r, err := session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(args)})
+			if err == nil && r.IsError {
+				raw, _ := json.Marshal(r.Content) // shown, not decided by
+				err = fmt.Errorf("MCP %s: %s", version, raw)
+			}
+			return err
+		}
+	}
+	return []func(context.Context, string, string) error{
+		func(ctx context.Context, tool, args string) error {
+			r, err := socket(ctx, tool, args)
+			if err == nil && r.IsError {
+				err = fmt.Errorf("the control socket: %+v", r.Error)
+			}
+			return err
+		},
+		func(ctx context.Context, tool, args string) error {
+			req, err := http.NewRequestWithContext(ctx, "POST", url+"/v1/tools/"+tool+"/call", strings.NewReader(`{"arguments":`+args+`}`))
+			if err != nil {
+				return err
+			}
+			req.Header.Set("Content-Type", "application/json")
+			resp, err := client.Do(req)
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			var r api.CallResult
+			if err := json.NewDecoder(resp.Body).Decode(&r); err != nil || resp.StatusCode != 200 || r.IsError {
+				return fmt.Errorf("the HTTP API: %d %+v %w", resp.StatusCode, r.Error, err)
+			}
+			return nil
+		},
+		overMCP("2025-11-25"), overMCP("2026-07-28"),
+	}
+}
+
+// load calls a tool from 32 callers, eight at each door, until the returned function
+// is called, which tells how many calls were done at all doors and at the one with
+// fewest; a lost one fails the test.
+func (w *world) load(tool, args string) (stop func() (all, fewest int64)) {
+	t := w.t
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	var done atomic.Int64
+	doors := w.doors()
+	done := make([]atomic.Int64, len(doors))
 	end := make(chan struct{})
 	var wg sync.WaitGroup
-	for range 32 {
+	for i := range 32 {
+		door := i % len(doors)
 		wg.Go(func() {
 			for {
 				select {
@@ -53,27 +106,30 @@ func (w *world) load(tool string) (stop func() int64) {
 					return
 				default:
 				}
-				r, err := call(ctx, tool, `{}`)
-				if err != nil || r.IsError {
-					t.Errorf("a call was lost: %v %+v", err, r.Error)
+				if err := doors[door](ctx, tool, args); err != nil {
+					t.Errorf("a call was lost: %v", err)
 					return
 				}
-				done.Add(1)
+				done[door].Add(1)
 			}
 		})
 	}
-	return func() int64 {
+	return func() (all, fewest int64) {
 		close(end)
 		wg.Wait()
 		cancel()
-		return done.Load()
+		fewest = done[0].Load()
+		for i := range done {
+			all, fewest = all+done[i].Load(), min(fewest, done[i].Load())
+		}
+		return all, fewest
 	}
 }
 
 // swaps replaces a plugin's binary again and again under 32 callers.
-func swaps(t *testing.T, w *world, plugin, binary, tool string, rounds int) {
+func swaps(t *testing.T, w *world, plugin, binary, tool, args string, rounds int) {
 	t.Helper()
-	stop := w.load(tool)
+	stop := w.load(tool, args)
 	replace := w.replacer(binary)
 	for round := range rounds {
 		before := w.plugin(plugin).Generation
@@ -83,10 +139,10 @@ func swaps(t *testing.T, w *world, plugin, binary, tool string, rounds int) {
 			return p.Generation > before && p.State == "ready"
 		})
 	}
-	done := stop()
+	done, fewest := stop()
 	p := w.plugin(plugin)
-	t.Logf("%d swaps under %d calls, none lost; generation %d, %d restarts", rounds, done, p.Generation, p.Restarts)
-	if done < int64(rounds) || p.Restarts != 0 {
+	t.Logf("%d swaps under %d calls, %d at least at each door, none lost; generation %d, %d restarts", rounds, done, fewest, p.Generation, p.Restarts)
+	if fewest < int64(rounds) || p.Restarts != 0 {
 		t.Errorf("%d calls, %+v", done, p)
 	}
 }
@@ -94,7 +150,17 @@ func swaps(t *testing.T, w *world, plugin, binary, tool string, rounds int) {
 func TestSwapLosesNoCall(t *testing.T) {
 	w := newWorld(t, instance("fx", ""), "fixture")
 	w.serve()
-	swaps(t, w, "fx", "fixture", "fx_echo", 50)
+	swaps(t, w, "fx", "fixture", "fx_echo", `{}`, 50)
+}
+
+// A plugin of ours, whose state is a folder and a ledger on disk, is swapped as one of
+// the tests' own is.
+func TestSwapOfWorkspaceLosesNoCall(t *testing.T) {
+	w := newWorld(t, "plugin \"workspace\" {\n  config {\n    workspace \"main\" {\n      path = \"work\"\n    }\n  }\n}\n", "workspace")
+	w.mkdir("work")
+	w.write("work/a.txt", "one\ntwo\n")
+	w.serve()
+	swaps(t, w, "workspace", "workspace", "read_file", `{"path":"a.txt"}`, 12)
 }
 
 // A plugin with exclusive state hands it over: no tick is lost or doubled, and
@@ -108,7 +174,7 @@ func TestHandoverLosesNoTick(t *testing.T) {
 		refused <- out + errOut
 	}()
 	testbin.Await(t, 10*time.Second, "the call to run", func() bool { return w.plugin("ticker").InFlight == 1 })
-	swaps(t, w, "ticker", "ticker", "tick_echo", 50)
+	swaps(t, w, "ticker", "ticker", "tick_echo", `{}`, 50)
 	if got := <-refused; !strings.Contains(got, "fenced") {
 		t.Errorf("the old generation's write: %s", got)
 	}
@@ -187,15 +253,15 @@ func TestBadEditUnderLoad(t *testing.T) {
 	w.write("config.hcl", good)
 	w.serve()
 	before := w.plugin("fx")
-	stop := w.load("fx_echo")
+	stop := w.load("fx_echo", `{}`)
 	for range 5 {
 		w.write("config.hcl", good+"plugin \"fx\" {\n}\nagent \"x\" {\n  grups = [\"a\"]\n}\n")
 		w.fails(1, []string{"config.hcl:13,1", "config.hcl:16,3", "groups"}, "reload")
 		w.write("config.hcl", good)
 		w.ok("reload")
 	}
-	if done := stop(); done < 50 {
-		t.Errorf("%d calls under the edits", done)
+	if done, fewest := stop(); fewest < 5 {
+		t.Errorf("%d calls under the edits, %d at one door", done, fewest)
 	}
 	if p := w.plugin("fx"); p.PID != before.PID || p.Generation != before.Generation {
 		t.Errorf("the plugin changed: %+v", p)
