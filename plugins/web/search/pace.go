@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -18,6 +19,7 @@ const (
 	backoff   = time.Second      // before the first repetition; doubles
 	maxWait   = 8 * time.Second  // between two attempts, whatever the provider asks
 	answerIn  = 20 * time.Second // of one request
+	maxLimit  = time.Hour        // for which a provider is left alone, whatever it asks
 )
 
 // line is the queue in front of one provider.
@@ -27,55 +29,93 @@ type line struct {
 	client   *http.Client
 	turn     chan struct{} // holds whose turn it is
 	next     time.Time     // when the next request may start; of the one whose turn it is
+
+	mu    sync.Mutex
+	until time.Time // when it may be asked again, after it said that it is too much
 }
 
-// limitedError is that a provider still refused after all repetitions.
-type limitedError struct{ status, retries int }
+// limitedError is that a provider wants to be asked later.
+type limitedError struct {
+	status  int // 0: it was not asked
+	retries int
+	wait    time.Duration
+}
 
 func (e *limitedError) Error() string {
+	if e.status == 0 {
+		return fmt.Sprintf("rate-limited; it wants to be left alone for another %s", e.wait.Round(time.Second))
+	}
 	return fmt.Sprintf("rate-limited (status %d) also after %d retries", e.status, e.retries)
 }
 
-// search asks the provider, at its pace.
-func (l *line) search(ctx context.Context, q Query) ([]Hit, error) {
+// limited is how long the provider wants to be left alone.
+func (l *line) limited() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(time.Until(l.until), 0)
+}
+
+func (l *line) limit(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.until = time.Now().Add(min(d, maxLimit))
+}
+
+// again asks a provider that was too busy until it isn't, as often as its
+// configuration wants.
+func (l *line) again(ctx context.Context, q Query) ([]Hit, error) {
+	var last error
+	for attempt := 1; attempt <= l.config.Retries; attempt++ {
+		if err := pause(ctx, min(l.limited(), maxWait)); err != nil {
+			return nil, err
+		}
+		hits, err := l.search(ctx, q, attempt)
+		var limited *limitedError
+		if !errors.As(err, &limited) {
+			return hits, err
+		}
+		last = err
+	}
+	return nil, last
+}
+
+// search asks the provider once, at its pace. The first time it does not ask one
+// that wants to be left alone.
+func (l *line) search(ctx context.Context, q Query, attempt int) ([]Hit, error) {
 	select {
 	case l.turn <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	defer func() { <-l.turn }()
-	for attempt := 0; ; attempt++ {
-		if err := pause(ctx, time.Until(l.next)); err != nil {
-			return nil, err
-		}
-		l.next = time.Now().Add(l.config.Interval)
-		body, status, after, err := l.ask(ctx, q)
-		switch {
-		case err != nil:
-			return nil, err
-		case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
-			wait := min(backoff<<min(attempt, 10), maxWait)
-			if after != nil {
-				wait = min(max(*after, 0), maxWait)
-			}
-			if at := time.Now().Add(wait); at.After(l.next) {
-				l.next = at // whoever comes next waits, too
-			}
-			if attempt >= l.config.Retries {
-				return nil, &limitedError{status, attempt}
-			}
-			continue
-		case status == http.StatusUnauthorized || status == http.StatusForbidden:
-			return nil, fmt.Errorf("it refuses the request (status %d)%s; is its key valid?", status, said(body))
-		case status != http.StatusOK:
-			return nil, fmt.Errorf("status %d%s", status, said(body))
-		}
-		found, err := l.provider.hits(body)
-		if err != nil {
-			return nil, fmt.Errorf("its answer can't be read: %w", err)
-		}
-		return usable(found), nil
+	if wait := l.limited(); wait > 0 && attempt == 0 {
+		return nil, &limitedError{wait: wait}
 	}
+	if err := pause(ctx, time.Until(l.next)); err != nil {
+		return nil, err
+	}
+	l.next = time.Now().Add(l.config.Interval)
+	body, status, after, err := l.ask(ctx, q)
+	switch {
+	case err != nil:
+		return nil, err
+	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
+		wait := min(backoff<<min(attempt, 10), maxWait)
+		if after != nil {
+			wait = max(*after, 0)
+		}
+		l.limit(wait)
+		return nil, &limitedError{status, attempt, wait}
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return nil, fmt.Errorf("it refuses the request (status %d)%s; is its key valid?", status, said(body))
+	case status != http.StatusOK:
+		return nil, fmt.Errorf("status %d%s", status, said(body))
+	}
+	found, err := l.provider.hits(body)
+	if err != nil {
+		return nil, fmt.Errorf("its answer can't be read: %w", err)
+	}
+	return usable(found), nil
 }
 
 // ask sends one request and reads its answer.

@@ -129,29 +129,42 @@ var ErrNone = errors.New("no search provider is configured")
 // Failed is that every provider failed.
 type Failed struct {
 	Reasons []error
-	Limited bool // the last one asked to wait
+	Limited bool // one of them asked to wait
 }
 
 func (f *Failed) Error() string { return errors.Join(f.Reasons...).Error() }
 
-// Search asks the providers in their order until one answers. The name is that
-// of the one that did. The error is ErrNone, a *Failed, or the context's.
+// Search asks the providers in their order until one answers. One that is asked
+// too often holds nobody up: the next is asked at once, and only where none
+// answers are those that were too busy asked again. The name is that of the one
+// that answered. The error is ErrNone, a *Failed, or the context's.
 func (e *Engines) Search(ctx context.Context, q Query) (hits []Hit, name string, err error) {
 	if len(e.lines) == 0 {
 		return nil, "", ErrNone
 	}
-	failed := &Failed{}
-	for _, l := range e.lines {
-		hits, err := l.search(ctx, q)
-		if err == nil {
-			return hits[:min(len(hits), q.Count)], l.config.Provider, nil
+	errs, busy := make([]error, len(e.lines)), make([]bool, len(e.lines))
+	for _, ask := range []func(*line) ([]Hit, error){
+		func(l *line) ([]Hit, error) { return l.search(ctx, q, 0) },
+		func(l *line) ([]Hit, error) { return l.again(ctx, q) },
+	} {
+		for i, l := range e.lines {
+			if errs[i] != nil && (!busy[i] || l.config.Retries == 0) {
+				continue
+			}
+			hits, err := ask(l)
+			if err == nil {
+				return hits[:min(len(hits), q.Count)], l.config.Provider, nil
+			}
+			if ctx.Err() != nil {
+				return nil, "", ctx.Err()
+			}
+			var limited *limitedError
+			errs[i], busy[i] = err, errors.As(err, &limited)
 		}
-		if ctx.Err() != nil {
-			return nil, "", ctx.Err()
-		}
-		var limited *limitedError
-		failed.Limited = errors.As(err, &limited)
-		failed.Reasons = append(failed.Reasons, fmt.Errorf("%s: %w", l.config.Provider, err))
+	}
+	failed := &Failed{Limited: slices.Contains(busy, true)}
+	for i, l := range e.lines {
+		failed.Reasons = append(failed.Reasons, fmt.Errorf("%s: %w", l.config.Provider, errs[i]))
 	}
 	return nil, "", failed
 }

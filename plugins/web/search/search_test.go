@@ -177,6 +177,40 @@ func TestRetries(t *testing.T) {
 	}
 }
 
+// A provider that is asked too often does not keep the next one waiting, and is
+// left alone for as long as it said.
+func TestLimitedIsPassedBy(t *testing.T) {
+	busy := serve(t, func(_ int, w http.ResponseWriter) {
+		w.Header().Set("Retry-After", "1800")
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	good := serve(t, always(`{"results":[{"title":"T","url":"http://u.example/"}]}`))
+	e := make1(t, Config{Provider: "brave", Key: "k", BaseURL: busy.URL, Retries: 5}, Config{Provider: "searxng", BaseURL: good.URL})
+	// With a wait for the first one these would be there long after the deadline.
+	ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if hits, name, err := e.Search(ctx, Query{Text: "x", Count: 1}); err != nil || name != "searxng" || len(hits) != 1 {
+				t.Error(hits, name, err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(busy.starts) != 1 || len(good.starts) != 8 {
+		t.Errorf("the busy one was asked %d times, the other %d", len(busy.starts), len(good.starts))
+	}
+	alone := make1(t, Config{Provider: "brave", Key: "k", BaseURL: busy.URL})
+	for i, want := range []string{"brave: rate-limited (status 429) also after 0 retries", "brave: rate-limited; it wants to be left alone for another 30m0s"} {
+		_, _, err := alone.Search(t.Context(), Query{Text: "x", Count: 1})
+		var failed *Failed
+		if !errors.As(err, &failed) || !failed.Limited || err.Error() != want {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+}
+
 // Starts keep their distance, however many callers there are.
 func TestInterval(t *testing.T) {
 	srv := serve(t, always(`{"results":[]}`))
@@ -208,10 +242,10 @@ func TestCancel(t *testing.T) {
 		w.WriteHeader(http.StatusTooManyRequests)
 		asked <- struct{}{}
 	})
-	e := make1(t, Config{Provider: "searxng", BaseURL: busy.URL, Retries: 9}, Config{Provider: "searxng", BaseURL: busy.URL})
+	e := make1(t, Config{Provider: "searxng", BaseURL: busy.URL, Retries: 9})
 	ctx, cancel := context.WithCancel(t.Context())
 	waiting := make(chan error, 2)
-	for range 2 { // one waits to ask again, the other for its turn
+	for range 2 { // both wait to ask again
 		go func() {
 			_, _, err := e.Search(ctx, Query{Text: "x", Count: 1})
 			waiting <- err
