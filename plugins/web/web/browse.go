@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +27,7 @@ type browser struct {
 	data   func() string // the plugin's own folder; empty = none
 
 	sidecar atomic.Pointer[sidecar] // nil = no render service
+	saving  sync.Mutex              // one file is named and written at a time
 }
 
 func newBrowser() *browser {

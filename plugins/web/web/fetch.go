@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -34,6 +35,7 @@ type fetcher struct {
 	timeout   time.Duration
 	max       int64
 	userAgent string
+	uncached  error // why there is no cache although there should be one
 }
 
 // page is what a fetch gave.
@@ -66,11 +68,13 @@ func newFetcher(s *settings, dir string) (*fetcher, error) {
 		return f, nil
 	}
 	if s.CacheSize == 0 {
-		return f, os.RemoveAll(dir)
+		f.uncached = os.RemoveAll(dir)
+		return f, nil
 	}
 	store, err := cache.Open(dir, s.CacheSize.Bytes())
 	if err != nil {
-		return nil, fmt.Errorf("the cache can't be opened: %w", err)
+		f.uncached = err // pages are read all the same
+		return f, nil
 	}
 	pages := *f.client
 	pages.Transport = &cache.Transport{Next: f.client.Transport, Store: store, Scope: scope(s), Max: f.max}
@@ -136,9 +140,15 @@ func portOf(u *url.URL) string {
 	return "80"
 }
 
+// hostOnly is an address without its scheme, as people write it.
+var hostOnly = regexp.MustCompile(`^[\pL\pN_-]+(\.[\pL\pN_-]+)*\.\pL[\pL\pN-]+\.?(:\d{1,5})?([/?#].*)?$`)
+
 // parseURL reads what the caller sent as an address.
 func parseURL(text string) (*url.URL, error) {
 	text = strings.TrimSpace(text)
+	if hostOnly.MatchString(text) {
+		text = "https://" + text
+	}
 	u, err := url.Parse(text)
 	if err != nil {
 		return nil, sdk.Errorf(sdk.InvalidArguments, "%q is not a web address", text)

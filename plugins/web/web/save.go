@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"mime"
@@ -19,6 +20,11 @@ import (
 const (
 	pdfFolder       = "downloads"
 	referenceFolder = "references"
+)
+
+const (
+	maxName = 200 // bytes of a file's name, with room for what is added to it
+	maxSame = 100 // files of one name that are numbered
 )
 
 type pdfArgs struct {
@@ -62,7 +68,9 @@ func (b *browser) downloadPDF(ctx context.Context, call *sdk.Call, in pdfArgs) (
 		_, media := classify(p.contentType, p.body)
 		return sdk.Result{}, sdk.Errorf(sdk.ExecutionFailed, "%s is no PDF but %s; nothing was saved", p.url.Redacted(), media)
 	}
-	return b.keep(call, pdfFolder, name, p, p.body, "application/pdf")
+	b.saving.Lock()
+	defer b.saving.Unlock()
+	return b.keep(call, pdfFolder, unused(call, pdfFolder, name), p, p.body, "application/pdf")
 }
 
 func because(reason string) string {
@@ -134,6 +142,9 @@ func (b *browser) capture(ctx context.Context, call *sdk.Call, in referenceArgs)
 	if err != nil {
 		return sdk.Result{}, err
 	}
+	b.saving.Lock()
+	defer b.saving.Unlock()
+	name = unused(call, referenceFolder, name)
 	result, err := b.keep(call, referenceFolder, name, p, body, media)
 	if err != nil {
 		return sdk.Result{}, err
@@ -147,6 +158,28 @@ func (b *browser) capture(ctx context.Context, call *sdk.Call, in referenceArgs)
 }
 
 var pictures = map[string]string{"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg"}
+
+// unused is the name, or the first that no file has yet: what was kept before is
+// not written over.
+func unused(call *sdk.Call, folder, name string) string {
+	shared, ext := call.Shared(), path.Ext(name)
+	for i := 2; ; i++ {
+		_, err := shared.Stat(path.Join(shared.Folder(), folder, name))
+		if sdk.CodeOf(err) == sdk.NotFound && err != nil {
+			return name
+		}
+		number := fmt.Sprintf("-%d", i)
+		if i > maxSame {
+			number = "-" + rand.Text()[:10]
+		}
+		if base, had := strings.CutSuffix(name, ext); had {
+			if i > 2 {
+				base = base[:strings.LastIndexByte(base, '-')]
+			}
+			name = base + number + ext
+		}
+	}
+}
 
 // keep writes a file and answers with a reference to it.
 func (b *browser) keep(call *sdk.Call, folder, name string, p *fetched, body []byte, media string) (sdk.Result, error) {
@@ -187,8 +220,11 @@ func fileName(wanted string, u *url.URL, otherwise, ext string) (string, error) 
 		}
 		name += ext
 	}
-	if r := []rune(name); len(r) > 120 {
-		name = string(r[:120-len(ext)]) + ext
+	if ext == "" {
+		ext = path.Ext(name)
 	}
-	return name, nil
+	if len(name) > maxName {
+		name = strings.ToValidUTF8(name[:maxName-min(len(ext), maxName/2)], "") + ext[:min(len(ext), maxName/2)]
+	}
+	return strings.ToValidUTF8(name, "_"), nil
 }

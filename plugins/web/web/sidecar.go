@@ -132,8 +132,11 @@ func (s *sidecar) ask(ctx context.Context, method, path string, body []byte) ([]
 	return got, nil
 }
 
-// health of the plugin: it works without its render service, but less well.
+// state of the plugin: it works without its render service or its cache, but less well.
 func (b *browser) state(ctx context.Context) sdk.Health {
+	if f := b.fetch.Load(); f != nil && f.uncached != nil {
+		return sdk.Health{Degraded: true, Detail: "the folder of the page cache can't be used, so no copies are kept: " + oneLine(f.uncached.Error())}
+	}
 	s := b.sidecar.Load()
 	if s == nil {
 		return sdk.Health{}
