@@ -186,6 +186,9 @@ func (p *Pipeline) stages(ctx context.Context, c *call, reply *Reply) (*pluginv1
 	if c.args, err = coerce(c.tool, args); err != nil {
 		return nil, err
 	}
+	if err := unique(c.args); err != nil {
+		return nil, err
+	}
 	if err := validate(c.tool, c.args); err != nil {
 		return nil, err
 	}

@@ -29,6 +29,7 @@ func TestBodiesAreStrict(t *testing.T) {
 		"a number for text":  {`{"session":7}`, "session is a string, not number"},
 		"text for a number":  {`{"timeout_ms":"soon"}`, "timeout_ms is a whole number, not string"},
 		"half a millisecond": {`{"timeout_ms":0.5}`, "timeout_ms is a whole number"},
+		"twice, deep inside": {`{"arguments":{"a":[{"x":1,"x":2}]}}`, `the key "x" twice`},
 		"too deep":           {`{"arguments":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`, "deep"},
 	} {
 		a := ann.do("POST", "/v1/tools/fx_echo/call", c.body)
