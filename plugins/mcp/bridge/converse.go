@@ -123,6 +123,9 @@ func (s *server) request(ctx context.Context, x *exchange, params json.RawMessag
 			}
 			return nil, nil, err
 		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			l.server.doubt(l)
+		}
 		if !downstream.Broken(err) {
 			return nil, nil, err
 		}

@@ -18,6 +18,7 @@ type link struct {
 	server *server
 	conn   *downstream.Conn
 	view   atomic.Pointer[view]
+	why    atomic.Pointer[error] // it was given up although it looked well
 
 	mu      sync.Mutex
 	leases  int

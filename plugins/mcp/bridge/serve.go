@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -37,6 +38,10 @@ func (s *server) serve(ctx context.Context, l *link) {
 			return
 		case old := <-s.renewed:
 			if old == l {
+				return
+			}
+		case old := <-s.doubted:
+			if old == l && !s.answers(ctx, l) {
 				return
 			}
 		case <-s.changed:
@@ -111,8 +116,11 @@ func (s *server) refresh(ctx context.Context, l *link) {
 			s.deny(l, auth)
 			return
 		}
-		if downstream.Broken(err) {
+		switch {
+		case downstream.Broken(err):
 			s.renew(l)
+		case errors.Is(err, context.DeadlineExceeded):
+			s.doubt(l)
 		}
 		return
 	}
@@ -130,6 +138,34 @@ func (s *server) renew(l *link) {
 	case s.renewed <- l:
 	default: // it has been told
 	}
+}
+
+// doubt tells the owner that a request over a link had no answer in its time.
+func (s *server) doubt(l *link) {
+	select {
+	case s.doubted <- l:
+	default: // one is being looked into
+	}
+}
+
+// answers reports whether a server answers anything: one whose tool is slow does, and
+// keeps its connection. Whatever it answers, also that it knows no ping, is one. What
+// runs over a link that is given up goes on until its own time is up.
+func (s *server) answers(ctx context.Context, l *link) bool {
+	try, cancel := context.WithTimeout(ctx, pingTime)
+	defer cancel()
+	_, err := l.conn.Request(try, "ping", nil, nil, nil)
+	switch {
+	case ctx.Err() != nil:
+		return true // who asks is being stopped
+	case err == nil, !downstream.Broken(err) && !errors.Is(err, context.DeadlineExceeded):
+		return true
+	case errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("a request had no answer in its time, nor had a ping within %s", pingTime)
+	}
+	s.log.Warn("the connection is made anew", "reason", err)
+	l.why.Store(&err)
+	return false
 }
 
 // refusal is the error in err that says that the credentials are not, or no longer,
@@ -165,6 +201,10 @@ func (s *server) up(l *link) {
 func (s *server) down(l *link) {
 	s.update(func() {
 		s.link, s.state = nil, stateFailed
+		if why := l.why.Load(); why != nil {
+			s.reason = s.hide.Error(*why)
+			s.mended = fmt.Sprintf("its connection was made anew at %s: %v", time.Now().UTC().Format(time.RFC3339), s.reason)
+		}
 		if s.reason == nil {
 			s.reason = s.hide.Error(l.conn.Err())
 		}

@@ -44,6 +44,8 @@ const (
 	// and churning from where on its status says so.
 	maxDebounce = 30 * time.Second
 	churning    = 4 * time.Second
+	// pingTime is how long a server of which a request had no answer has for a ping.
+	pingTime = 3 * time.Second
 	// maxTouched is how many resources that changed the host is told of at once.
 	maxTouched = 1000
 )
@@ -67,6 +69,7 @@ type server struct {
 	changed chan struct{} // the server said that its offer changed
 	updated chan struct{} // a resource changed
 	renewed chan *link    // this link is of no more use
+	doubted chan *link    // a request over this link had no answer in its time
 	retuned chan struct{} // what stands beside the servers' blocks changed
 	quit    chan struct{}
 	stop    sync.Once
@@ -79,6 +82,7 @@ type server struct {
 	link   *link
 	state  string
 	reason error
+	mended string // why and when a connection that looked well was made anew
 	next   time.Time
 	// attempts counts those that ended; change is closed at the next change of
 	// anything here.
@@ -96,7 +100,7 @@ func newServer(b *Bridge, conf settings.Server, agent bool) *server {
 	secrets := hide.New(secretsOf(&conf)...)
 	s := &server{b: b, conf: conf, agent: agent, id: identity(&conf), hide: secrets,
 		log:  slog.New(hide.Log(b.plugin.Logger().Handler(), secrets)).With("server", conf.Name),
-		wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), updated: make(chan struct{}, 1), renewed: make(chan *link, 1), quit: make(chan struct{}), retuned: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), updated: make(chan struct{}, 1), renewed: make(chan *link, 1), doubted: make(chan *link, 1), quit: make(chan struct{}), retuned: make(chan struct{}, 1),
 		state: stateWaiting, change: make(chan struct{})}
 	if agent {
 		s.allow = b.mayDial(conf.URL, s.inForce)
@@ -301,6 +305,9 @@ func (s *server) status() status {
 		}
 		if s.link.conn.Slowed() > 0 {
 			st.Note = strings.TrimPrefix(st.Note+"; it has sent more than is read of it, and had to wait", "; ")
+		}
+		if s.mended != "" {
+			st.Note = strings.TrimPrefix(st.Note+"; "+s.mended, "; ")
 		}
 		if s.churn > 0 {
 			st.Note = strings.TrimPrefix(fmt.Sprintf("%s; it says again and again that its offer changed, and is looked at every %s", st.Note, s.churn), "; ")

@@ -97,7 +97,7 @@ func (p *program) attach(ends *pipes) (talk func()) {
 }
 
 // talk reads the program's messages; ended is closed when it has no more to say
-// and has ended.
+// and has ended, or does not end soon.
 func (p *program) talk(w *io.PipeWriter, ends *pipes) {
 	if err := p.msgs.copy(w, ends.stdout); err != io.EOF {
 		p.msgs.log.Debug("no more is read of the server", "reason", err)
@@ -105,7 +105,11 @@ func (p *program) talk(w *io.PipeWriter, ends *pipes) {
 	w.Close() // the end, whatever it was: the connection knows why
 	ends.stdout.Close()
 	if p.child != nil {
-		<-p.child.Done()
+		// One that lives on without a stdout is of no use: the connection ends it.
+		select {
+		case <-p.child.Done():
+		case <-time.After(endTime):
+		}
 	}
 	close(p.ended)
 }

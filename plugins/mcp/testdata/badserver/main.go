@@ -221,7 +221,7 @@ func (s *server) tools(params json.RawMessage) string {
 		list += rowsTools
 	}
 	if has("storm") {
-		list += `,{"name":"storm","inputSchema":{"type":"object"}},{"name":"line","inputSchema":{"type":"object"}}`
+		list += `,{"name":"storm","inputSchema":{"type":"object"}},{"name":"line","inputSchema":{"type":"object"}},{"name":"hush","inputSchema":{"type":"object"}}`
 	}
 	if has("own-names") {
 		list += `,{"name":"call_tool","inputSchema":{"type":"object"}},{"name":"mcp_answer","inputSchema":{"type":"object"}},{"name":"mcp_list_services","inputSchema":{"type":"object"}}`
@@ -335,6 +335,9 @@ func (s *server) call(m message, result func(string) string, fail func(int, stri
 		}
 		_ = json.Unmarshal(p.Arguments, &l) // nothing is an empty line
 		return strings.Replace(strings.ReplaceAll(l.Line, "ID", string(m.ID)), "FILL", strings.Repeat(l.Fill, l.N), 1)
+	case "hush": // says no more, and lives on
+		_ = os.Stdout.Close() // what is written then is lost
+		return ""
 	case "storm":
 		return text(s.storm(p.Arguments))
 	case "garble":
