@@ -34,6 +34,7 @@ func convertHTML(source string, at *url.URL) document {
 	doc := document{title: titleOf(root)}
 	at = baseOf(root, at)
 	all, scripts := len(textOf(root, true)), countScripts(root)
+	waits := waitsForScripts(root)
 	walled := stripConsent(root)
 	if stripWorded(root) {
 		walled = true
@@ -47,6 +48,9 @@ func convertHTML(source string, at *url.URL) document {
 	}
 	own := textOf(body, true)
 	doc.status = shellStatus(own, all, scripts, walled, asks && wordsConsent(own))
+	if doc.status == "" && scripts > 0 && len(own) <= challengeText && (waits == said || waits == empty && unsupported.MatchString(own)) {
+		doc.status = needsJS
+	}
 	doc.about = about
 	if doc.status == "" && article != nil && isArticle(article, body) {
 		trim(article, doc.title)
