@@ -20,6 +20,8 @@ import (
 type Guard struct {
 	allowed []allowed
 	named   map[string]bool // host:port that are dialled wherever they lead
+
+	resolver *net.Resolver // nil = the system's
 }
 
 // allowed is one entry of allow_hosts: a name or address, perhaps with a port, or
@@ -89,6 +91,10 @@ func New(entries []string) (*Guard, error) {
 // a proxy. Call it before the guard is used.
 func (g *Guard) Admit(address string) { g.named[address] = true }
 
+// ResolveWith has names looked up with r instead of the system's resolver. Call it
+// before the guard is used.
+func (g *Guard) ResolveWith(r *net.Resolver) { g.resolver = r }
+
 // Refused is the error of an address that a guard does not let through.
 type Refused struct {
 	IP   netip.Addr
@@ -102,7 +108,7 @@ func (r *Refused) Error() string {
 // Dial opens a connection, as an HTTP transport wants it; the error of an address
 // that is not admitted wraps a *Refused.
 func (g *Guard) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	d := net.Dialer{}
+	d := net.Dialer{Resolver: g.resolver}
 	if !g.byName(address) {
 		d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error { return g.Check(address) }
 	}
@@ -175,7 +181,11 @@ func (g *Guard) CheckTarget(ctx context.Context, host, port string) error {
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return &Refused{netip.IPv6Loopback(), "this machine"}
 	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	resolver := g.resolver
+	if resolver == nil {
+		resolver = net.DefaultResolver
+	}
+	ips, err := resolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
 		return nil
 	}

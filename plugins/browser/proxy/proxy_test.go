@@ -23,6 +23,11 @@ func serve(t *testing.T, allow ...string) (*Proxy, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveGuard(t, g)
+}
+
+func serveGuard(t *testing.T, g *netguard.Guard) (*Proxy, string) {
+	t.Helper()
 	p := New(g)
 	at := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", at)
