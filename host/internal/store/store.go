@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -154,9 +155,11 @@ func (s *Store) connect(ctx context.Context, path string) error {
 		s.disconnect()
 		return err
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		s.disconnect()
-		return err
+	for _, part := range []string{"", "-wal", "-shm"} { // the data dir may be open to others
+		if err := os.Chmod(path+part, 0o600); err != nil && (part == "" || !errors.Is(err, fs.ErrNotExist)) {
+			s.disconnect()
+			return err
+		}
 	}
 	if s.read, err = driver.Open(dsn, pragmas("PRAGMA busy_timeout=%d; PRAGMA query_only=ON", busyTimeout)); err != nil {
 		s.disconnect()

@@ -163,6 +163,27 @@ func TestSecretsAreSealedAndBound(t *testing.T) {
 	}
 }
 
+// What is written into a data dir that others may enter is not for them to read.
+func TestFilesAreTheOwnersOnly(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.Chmod(dir, 0o755))
+	s := open(t, dir, nil)
+	_, err := s.SessionPut(t.Context(), Session{ID: "s", Agent: "a"})
+	must(t, err)
+	files, err := filepath.Glob(filepath.Join(dir, FileName+"*"))
+	must(t, err)
+	if len(files) < 2 {
+		t.Errorf("no write-ahead log: %v", files)
+	}
+	for _, f := range files {
+		info, err := os.Stat(f)
+		must(t, err)
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %o", filepath.Base(f), info.Mode().Perm())
+		}
+	}
+}
+
 func TestSealScopesDiffer(t *testing.T) {
 	s := open(t, t.TempDir(), nil)
 	sealed, err := s.Seal("plugin:a", []byte("k"), []byte("v"))
