@@ -206,6 +206,18 @@ setTimeout(() => { document.title = "done"; document.body.append(Object.assign(d
 		}
 	}))
 	defer page.Close()
+	// With the private server allowed each way leads to it, so each is tried at all.
+	opened, _ := start(t, `,"render_timeout":"40s"`, page, &httptest.Server{Listener: at("localhost:" + port)}, &httptest.Server{Listener: at("[::1]:" + port)}, &httptest.Server{Listener: at("127.0.0.1:" + port)})
+	render(t, opened, fmt.Sprintf(`{"url":%q,"wait":"#out"}`, page.URL))
+	mu.Lock()
+	all := strings.Join(hits, "\n") + "\n"
+	hits = nil
+	mu.Unlock()
+	for _, path := range []string{"/iframe", "/iframe-name", "/img-short", "/img-hex", "/img-decimal", "/redirected", "/fetch", "/beacon", "/ws", "/worker", "/serviceworker", "/xhr"} {
+		if !strings.Contains(all, path+"\n") {
+			t.Errorf("%s is not tried by the page: %q", path, all)
+		}
+	}
 	s, _ := start(t, "", page)
 	out := render(t, s, fmt.Sprintf(`{"url":%q,"wait":"#out"}`, page.URL))
 	if out.Title != "done" || strings.Contains(out.HTML, "secret") || strings.Contains(out.HTML, "ice:") {
@@ -226,6 +238,15 @@ setTimeout(() => { document.title = "done"; document.body.append(Object.assign(d
 		t.Errorf("the private server was reached: %q", hits)
 	}
 }
+
+// at is an address, for start.
+type at string
+
+func (a at) Accept() (net.Conn, error) { return nil, net.ErrClosed }
+func (a at) Close() error              { return nil }
+func (a at) Addr() net.Addr            { return a }
+func (a at) Network() string           { return "tcp" }
+func (a at) String() string            { return string(a) }
 
 // loopbackOnly refuses what comes from elsewhere than this machine.
 type loopbackOnly struct{ net.Listener }
