@@ -314,6 +314,9 @@ func (s *server) status() status {
 		}
 		if notes := s.link.view.Load().surface.Notes; len(notes) > 0 {
 			st.Note = strings.TrimPrefix(st.Note+"; "+strings.Join(notes[:min(len(notes), 3)], "; "), "; ")
+			if more := len(notes) - 3; more > 0 {
+				st.Note += fmt.Sprintf("; and %d more like these, in the log", more)
+			}
 		}
 		st.Note = s.hide.Text(st.Note)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -100,6 +101,7 @@ func ReadJSON(raw []byte, lookup func(string) (string, bool), all *Settings) (se
 	if !ok {
 		return nil, nil, fmt.Errorf(`%w: it is no object with "mcpServers"`, ErrSuspect)
 	}
+	notes = twice("", top)
 	list, has := top.Get("mcpServers")
 	members, ok := splice.Object(list)
 	switch {
@@ -127,11 +129,17 @@ func ReadJSON(raw []byte, lookup func(string) (string, bool), all *Settings) (se
 		s := FromJSON{Server: Server{Name: m.Key, FromFile: true}}
 		var e entry
 		if err := json.Unmarshal(m.Value, &e); err != nil {
-			s.Problem = fmt.Sprintf("%s can't be read: %v", at, err)
+			s.Problem = unfit(at, err)
 			servers = append(servers, s)
 			continue
 		}
 		s.ID = e.ID
+		if o, ok := splice.Object(m.Value); ok {
+			notes = append(notes, twice(at+".", o)...)
+		}
+		if e.URL != "" && e.Command != "" {
+			notes = append(notes, at+" has a url and a command; the url is taken and the command ignored: keep one of the two")
+		}
 		if err := e.expand(at, lookup); err != nil {
 			s.Problem = err.Error()
 		}
@@ -145,6 +153,42 @@ func ReadJSON(raw []byte, lookup func(string) (string, bool), all *Settings) (se
 		servers = append(servers, s)
 	}
 	return servers, notes, nil
+}
+
+// twice tells of members that stand in an object more than once: one of them is lost.
+func twice(at string, o splice.List) (notes []string) {
+	seen := map[string]int{}
+	for _, m := range o.All {
+		key := strings.ToLower(m.Key)
+		if seen[key]++; seen[key] == 2 {
+			notes = append(notes, fmt.Sprintf("%s%s stands there more than once, in whatever case; only one of them counts", at, clip(m.Key, 60)))
+		}
+	}
+	return notes
+}
+
+// unfit says what of an entry is of another kind than it should be.
+func unfit(at string, err error) string {
+	var typ *json.UnmarshalTypeError
+	if !errors.As(err, &typ) {
+		return fmt.Sprintf("%s can't be read: %v", at, err)
+	}
+	if typ.Field != "" {
+		at += "." + typ.Field
+	}
+	wanted := "an object"
+	switch typ.Type.Kind() {
+	case reflect.String:
+		wanted = "a text"
+	case reflect.Bool:
+		wanted = "true or false"
+	case reflect.Slice:
+		wanted = "a list"
+	case reflect.Int, reflect.Int64, reflect.Float64:
+		wanted = "a number"
+	}
+	is, _, _ := strings.Cut(typ.Value, " ") // of a number the value follows
+	return fmt.Sprintf("%s: %s is wanted here, not %s", at, wanted, map[string]string{"string": "a text", "bool": "true or false", "array": "a list", "number": "a number", "object": "an object"}[is])
 }
 
 func (e *entry) into(s *Server) {
@@ -210,9 +254,7 @@ func (s *Server) problem(at string, e *entry, all *Settings) string {
 		return fmt.Sprintf("%s.url is missing; type %q needs one", at, e.Type)
 	}
 	var d sdk.Diagnostics
-	checked := *s
-	checked.Name = "x" // odd names were let through before
-	checked.check(&d, sdk.Path{}, map[string]bool{}, all)
+	s.checkAll(&d, sdk.Path{}, all) // odd names were let through before
 	for _, x := range d {
 		if !x.Warning {
 			return strings.TrimSuffix(at+"."+x.Path.String(), ".") + ": " + x.Summary

@@ -119,6 +119,11 @@ func (s *Settings) checkNumbers(d *sdk.Diagnostics) {
 
 func (s *Server) check(d *sdk.Diagnostics, at sdk.Path, seen map[string]bool, all *Settings) {
 	checkName(d, at, s.Name, seen)
+	s.checkAll(d, at, all)
+}
+
+// checkAll checks all but the name.
+func (s *Server) checkAll(d *sdk.Diagnostics, at sdk.Path, all *Settings) {
 	oneOf(d, at.Attr("transport"), s.Transport, "auto", "http", "streamable-http", "sse", "stdio")
 	oneOf(d, at.Attr("tier"), s.Tier, "standard", "elevated", "restricted")
 	oneOf(d, at.Attr("isolation"), s.Isolation, "shared", "server")
