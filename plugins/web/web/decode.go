@@ -84,6 +84,11 @@ func toUTF8(contentType string, body []byte, isHTML bool) string {
 			}
 		}
 	}
+	if name == "utf-8" && !utf8.Valid(body) {
+		if other := undeclared(body); other != nil {
+			enc, name = other, ""
+		}
+	}
 	if name == "utf-8" || enc == encoding.Nop {
 		return clean(body)
 	}
@@ -92,6 +97,35 @@ func toUTF8(contentType string, body []byte, isHTML bool) string {
 		return clean(body)
 	}
 	return clean(out)
+}
+
+// wrongShare is the part of a text's bytes beyond ASCII that may not be UTF-8 in
+// one that says it is: more is another encoding, less is damage.
+const wrongShare = 4 // a quarter
+
+// undeclared is the encoding of a text that says it is UTF-8 and is not, if that
+// can be told by its bytes.
+func undeclared(body []byte) encoding.Encoding {
+	wrong, high := 0, 0
+	for i := 0; i < len(body); {
+		r, size := utf8.DecodeRune(body[i:])
+		if body[i] >= utf8.RuneSelf {
+			high += size
+			if r == utf8.RuneError && size == 1 {
+				wrong++
+			}
+		}
+		i += size
+	}
+	if wrong*wrongShare < high {
+		return nil
+	}
+	guess, err := chardet.NewHtmlDetector().DetectBest(body)
+	if err != nil || guess.Confidence < 30 || strings.EqualFold(guess.Charset, "utf-8") {
+		return nil
+	}
+	enc, _ := charset.Lookup(guess.Charset)
+	return enc
 }
 
 func clean(b []byte) string {
