@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -40,6 +41,25 @@ func CheckBinary(path, folder string) error {
 		return fmt.Errorf("%s is not a regular file", real)
 	}
 	return checkModes(real, info, root)
+}
+
+// CheckHead refuses what no system starts: an empty file, or a text that names no
+// interpreter. Trying it again would not help.
+func CheckHead(path string) error {
+	f, err := regular.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	head := make([]byte, 512)
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if head = head[:n]; !bytes.HasPrefix(head, []byte("#!")) && bytes.IndexByte(head, 0) < 0 {
+		return fmt.Errorf("%s is no program: it is empty or a text", path)
+	}
+	return nil
 }
 
 // follow is filepath.EvalSymlinks, whose errors always name the file.

@@ -64,6 +64,9 @@ func (d *describer) describe(ctx context.Context, p Plugin) (*pluginv1.DescribeR
 	if err := launch.CheckBinary(p.Binary, p.Folder); err != nil {
 		return nil, fault.New(fault.PluginBinary, "plugin %q: %w", p.Name, err)
 	}
+	if err := launch.CheckHead(p.Binary); err != nil {
+		return nil, fault.New(fault.PluginBinary, "plugin %q: %w", p.Name, err)
+	}
 	sum, err := d.hash(p.Binary)
 	if err != nil {
 		return nil, fault.New(fault.PluginBinary, "plugin %q: %w", p.Name, err)

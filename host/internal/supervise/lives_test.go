@@ -77,15 +77,20 @@ func TestWhatOnlyAPersonCanChangeIsNotTriedAgain(t *testing.T) {
 	}
 	gone := b.plugin("gone")
 	gone.Binary = filepath.Join(b.dir, "nothing")
+	text := b.plugin("text")
+	text.Binary = filepath.Join(b.dir, "text")
+	if err := os.WriteFile(text.Binary, []byte("no program\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	path := b.plugin("path")
 	path.Sandbox.Read = []string{"/nothing/here"}
-	b.add(refuse, unread, gone, path, b.plugin("good"))
+	b.add(refuse, unread, gone, text, path, b.plugin("good"))
 	for name, want := range map[string]struct {
 		ref  fault.Ref
 		says string
 	}{
 		"refuse": {fault.PluginConfig, "refuse is set"}, "unread": {fault.PluginConfig, "config.hcl:3,4"},
-		"gone": {fault.PluginBinary, "no such file"}, "path": {fault.PluginSandbox, "/nothing/here"},
+		"gone": {fault.PluginBinary, "no such file"}, "text": {fault.PluginBinary, "is no program"}, "path": {fault.PluginSandbox, "/nothing/here"},
 	} {
 		s := b.await(name, Quarantined)
 		if s.Restarts != 1 || s.LastRef != string(want.ref) || !strings.Contains(s.LastError, want.says) {
