@@ -3,6 +3,8 @@ package downstream
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http"
 	"runtime"
 	"strings"
 	"testing"
@@ -99,6 +101,22 @@ func TestManyEntriesAreNotReadOneByOne(t *testing.T) {
 		// and more once it is read.
 		if cost := (after.TotalAlloc - before.TotalAlloc) >> 20; err == nil || cost > 160 {
 			t.Errorf("%.60s: %d MiB, %v", line, cost, err)
+		}
+	}
+}
+
+// In a stream an answer to what nobody asked costs nothing but itself.
+func TestAStreamWithAnAnswerToNothing(t *testing.T) {
+	const other, own = "data: {\"jsonrpc\":\"2.0\",\"id\":\"other\",\"result\":{}}\n\n", "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"a\":1}}\n\n"
+	for stream, want := range map[string]string{other + own: `{"a":1}`, own: `{"a":1}`, own + other: `{"a":1}`, other: ""} {
+		ctx := badtest.Within(t, 30*time.Second)
+		c := overHTTP(t, ctx, httpServer(t, func(w http.ResponseWriter, id string) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, strings.Replace(stream, "%s", id, 1))
+		}))
+		got, err := call(ctx, c, "echo", "{}")
+		if got != want || (want == "" && (err == nil || !strings.Contains(err.Error(), "the id other"))) {
+			t.Errorf("%q: %s %v", stream, got, err)
 		}
 	}
 }

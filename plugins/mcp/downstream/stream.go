@@ -5,6 +5,9 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strings"
+
+	"github.com/tidwall/gjson"
 )
 
 var errTooLong = errors.New("sent a message of more than 64 MiB")
@@ -23,6 +26,7 @@ type events struct {
 	ready []byte // of the event, what was not given out yet
 	first func(event []byte) error
 	err   error
+	held  []byte // the last answer to what nobody asked, until another one comes
 }
 
 func newEvents(body io.ReadCloser, f *flow, asks bool) *events {
@@ -75,8 +79,25 @@ func (e *events) next() ([]byte, error) {
 		if why := e.pass(event, data); why != nil {
 			return nil, why
 		}
-		return event, err
+		return e.sift(event, data, err)
 	}
+}
+
+// sift keeps back answers to what was never asked: the library takes the first answer
+// for the one it waits for. When none comes after it, it is given out at the end.
+func (e *events) sift(event, data []byte, err error) ([]byte, error) {
+	if len(data) > 0 && !bytes.Contains(data, []byte(`"method"`)) {
+		id := gjson.GetBytes(data, "id")
+		if id.Type != gjson.Null && (id.Type != gjson.String || !strings.HasPrefix(id.Str, "bulkhead-")) && err == nil {
+			e.held = event
+			return nil, nil
+		}
+		e.held = nil
+	}
+	if err != nil && e.held != nil {
+		event, e.held = append(e.held, event...), nil
+	}
+	return event, err
 }
 
 func (e *events) pass(event, data []byte) error {
