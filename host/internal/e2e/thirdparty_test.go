@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -212,8 +213,10 @@ func TestPluginNewRefuses(t *testing.T) {
 // made is the host's program, built as make builds it.
 func made(t *testing.T) string {
 	t.Helper()
-	plan := exec.Command("make", "-n", "build")
+	plan := exec.Command("make", "--no-print-directory", "-n", "build")
 	plan.Dir = sdk(t)
+	// As a make of its own, also where these tests are run by one.
+	plan.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MAKE") || strings.HasPrefix(v, "MFLAGS") })
 	out, err := plan.Output()
 	if err != nil {
 		t.Fatal(err)
