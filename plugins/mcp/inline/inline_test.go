@@ -270,17 +270,24 @@ func TestAnswersOfUncommonShapeAreRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer, want string
 		status       int
+		closes       bool
 	}{
-		"announced first":     {"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "ok", 200},
-		"until the end":       {"HTTP/1.1 200 OK\r\n\r\nok", "ok", 200},
-		"an older revision":   {"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "ok", 200},
-		"no content":          {"HTTP/1.1 204 No Content\r\n\r\n", "", 204},
-		"chunks and trailers": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: T\r\n\r\n2\r\nok\r\n0\r\nT: 1\r\n\r\n", "ok", 200},
+		"announced first":     {"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "ok", 200, false},
+		"until the end":       {"HTTP/1.1 200 OK\r\n\r\nok", "ok", 200, true},
+		"an older revision":   {"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "ok", 200, true},
+		"no content":          {"HTTP/1.1 204 No Content\r\n\r\n", "", 204, false},
+		"chunks and trailers": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: T\r\n\r\n2\r\nok\r\n0\r\nT: 1\r\n\r\n", "ok", 200, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			// The connection stays as long as the answer lets it: were it closed after
+			// one that keeps it, the next request could meet the end half-way.
 			url := script(t, func(_ int, conn net.Conn, r *bufio.Reader) {
-				readRequest(r)
-				fmt.Fprint(conn, c.answer)
+				for readRequest(r) {
+					fmt.Fprint(conn, c.answer)
+					if c.closes {
+						return
+					}
+				}
 			})
 			tr := newTransport()
 			for range 2 {
