@@ -192,22 +192,38 @@ func descriptor(f *pluginv1.FileRef) string {
 	return string(raw)
 }
 
-// Merge puts the members of two JSON objects into one, as bytes; where
-// both have a key the second wins.
-func Merge(a, b json.RawMessage) json.RawMessage {
-	var first, second map[string]json.RawMessage
-	if json.Unmarshal(a, &first) != nil || first == nil {
-		return b
+// Without is an object, which must be valid JSON, without the members of certain
+// names; the others keep their bytes. What is no object is an empty one.
+func Without(object json.RawMessage, drop func(name string) bool) json.RawMessage {
+	out := make([]byte, 1, len(object)+2)
+	out[0] = '{'
+	members := gjson.ParseBytes(object)
+	if !members.IsObject() {
+		return append(out, '}')
 	}
-	if json.Unmarshal(b, &second) != nil {
+	members.ForEach(func(name, value gjson.Result) bool {
+		if drop(name.Str) {
+			return true
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, name.Raw...), ':'), value.Raw...)
+		return true
+	})
+	return append(out, '}')
+}
+
+// Join puts the members of two objects without white space around them into one, as
+// the bytes they are. They should have no name in common.
+func Join(a, b json.RawMessage) json.RawMessage {
+	switch {
+	case len(a) <= 2:
+		return b
+	case len(b) <= 2:
 		return a
 	}
-	for k, v := range second {
-		first[k] = v
-	}
-	out, err := Marshal(first)
-	if err != nil {
-		return b
-	}
-	return out
+	out := make(json.RawMessage, 0, len(a)+len(b))
+	out = append(append(out, a[:len(a)-1]...), ',')
+	return append(out, b[1:]...)
 }

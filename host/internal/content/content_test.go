@@ -48,8 +48,25 @@ func TestBytesStay(t *testing.T) {
 	if got := string(Line([]byte("{\n  \"a\": \"x\\n<\"\n}"))); got != `{"a":"x\n<"}` {
 		t.Errorf("one line: %s", got)
 	}
-	merged := Merge(json.RawMessage(`{"a":1,"b":2}`), json.RawMessage(`{"b":3}`))
-	if string(merged) != `{"a":1,"b":3}` {
-		t.Errorf("merged: %s", merged)
+}
+
+func TestMembersOfTwoObjects(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"a":1,"own/b":2,"c":{"own/d":9007199254740993}}`:  `{"a":1,"c":{"own/d":9007199254740993},"own/z":0}`,
+		" {\n \"\\u006fwn/a\" : 1 ,\n \"b\" : [ 1, 2 ]\n} ": `{"b":[ 1, 2 ],"own/z":0}`,
+		`{"own/a":1}`: `{"own/z":0}`,
+		`{}`:          `{"own/z":0}`,
+		`{"a":"}"}`:   `{"a":"}","own/z":0}`,
+		`[1]`:         `{"own/z":0}`,
+		`"x"`:         `{"own/z":0}`,
+		`null`:        `{"own/z":0}`,
+	} {
+		got := Join(Without(json.RawMessage(in), func(name string) bool { return strings.HasPrefix(name, "own/") }), json.RawMessage(`{"own/z":0}`))
+		if string(got) != want || !json.Valid(got) {
+			t.Errorf("%s gives %s, want %s", in, got, want)
+		}
+	}
+	if got := Join(json.RawMessage(`{"a":1}`), json.RawMessage(`{}`)); string(got) != `{"a":1}` {
+		t.Errorf("%s", got)
 	}
 }

@@ -310,28 +310,16 @@ func (d *door) finish(x *exchange, reply *call.Reply) (*mcp.CallToolResult, erro
 		return nil, err
 	}
 	if own := content.Valid(r.Meta); own != nil {
-		raw = content.Merge(foreign(own), raw)
+		raw = content.Join(foreign(own), raw)
 	}
 	x.splice["_meta"] = raw
 	return &mcp.CallToolResult{Content: []mcp.Content{}, IsError: r.IsError}, nil
 }
 
-// foreign is a plugin's metadata without the names that are the host's to use.
+// foreign is a plugin's metadata, which is JSON, without the names that are the
+// host's to use.
 func foreign(meta json.RawMessage) json.RawMessage {
-	var m rawObject
-	if json.Unmarshal(meta, &m) != nil {
-		return json.RawMessage("{}")
-	}
-	for key := range m {
-		if strings.HasPrefix(key, "dev.bulkhead/") {
-			delete(m, key)
-		}
-	}
-	out, err := content.Marshal(m)
-	if err != nil {
-		return json.RawMessage("{}")
-	}
-	return out
+	return content.Without(meta, func(name string) bool { return strings.HasPrefix(name, "dev.bulkhead/") })
 }
 
 // resultMeta is what the host says of a call in its result's _meta.

@@ -62,6 +62,9 @@ func (a *asking) record(q elicit.Asked) {
 func (a *asking) note(server string, tool *downstream.Tool) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if len(a.asked) == 0 {
+		return "" // of most calls; the schema need not be read
+	}
 	return elicit.Note(server, a.asked, parameters(tool))
 }
 

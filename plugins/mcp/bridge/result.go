@@ -17,26 +17,15 @@ import (
 
 // result maps what a server answered to a tools/call.
 func (b *Bridge) result(s *server, tool *downstream.Tool, args, raw json.RawMessage) (sdk.Result, error) {
-	var r struct {
-		Content    []json.RawMessage `json:"content"`
-		Structured json.RawMessage   `json:"structuredContent"`
-		IsError    bool              `json:"isError"`
-		Meta       json.RawMessage   `json:"_meta"`
-		Type       string            `json:"resultType"`
-	}
-	if err := json.Unmarshal(raw, &r); err != nil {
+	r, ok := readResult(raw)
+	if !ok {
 		return sdk.Result{}, sdk.Errorf(sdk.ExecutionFailed, "server %q answered %q with what is no tool result: %s", s.conf.Name, tool.Name, clip(s.hide.Text(string(raw)), 200))
 	}
 	if r.Type != "" && r.Type != "complete" {
 		return sdk.Result{}, sdk.Errorf(sdk.ExecutionFailed, "server %q answered %q with a result of type %q, which was not asked for and is not supported yet", s.conf.Name, tool.Name, clip(s.hide.Text(r.Type), 60))
 	}
 	out := sdk.Result{IsError: r.IsError}
-	if string(r.Structured) != "null" {
-		out.Structured = r.Structured
-	}
-	if bytes.HasPrefix(bytes.TrimSpace(r.Meta), []byte("{")) {
-		out.Meta = r.Meta
-	}
+	out.Structured, out.Meta = r.Structured, r.Meta
 	texts := 0
 	for _, block := range r.Content {
 		for _, c := range b.block(s, tool.Name, block) {
@@ -57,8 +46,7 @@ func (b *Bridge) result(s *server, tool *downstream.Tool, args, raw json.RawMess
 
 func hasText(blocks []json.RawMessage) bool {
 	for _, raw := range blocks {
-		var k struct{ Type string }
-		if json.Unmarshal(raw, &k) == nil && k.Type == "text" {
+		if m, ok := members(raw); ok && text(m["type"]) == "text" {
 			return true
 		}
 	}
@@ -68,14 +56,11 @@ func hasText(blocks []json.RawMessage) bool {
 // block maps one block of content. What it does not know, or can't hold whole,
 // passes as it came.
 func (b *Bridge) block(s *server, tool string, raw json.RawMessage) []sdk.Content {
-	var m map[string]json.RawMessage
-	if json.Unmarshal(raw, &m) != nil {
+	m, ok := members(raw)
+	if !ok {
 		return []sdk.Content{sdk.Text(string(raw))}
 	}
-	str := func(key string) (v string) {
-		_ = json.Unmarshal(m[key], &v) // another type is empty
-		return v
-	}
+	str := func(key string) string { return text(m[key]) } // another type is empty
 	annotations := m["annotations"]
 	if !bytes.HasPrefix(bytes.TrimSpace(annotations), []byte("{")) {
 		annotations = nil
@@ -139,8 +124,8 @@ func linkLine(server string, l sdk.ResourceLink) string {
 
 // embedded maps a resource in a result: its text, or its bytes as a file.
 func (b *Bridge) embedded(tool string, raw json.RawMessage) (sdk.Content, bool) {
-	var m map[string]json.RawMessage
-	if json.Unmarshal(raw, &m) != nil || !only(m, "uri", "mimeType", "text", "blob") {
+	m, ok := members(raw)
+	if !ok || !only(m, "uri", "mimeType", "text", "blob") {
 		return sdk.Content{}, false
 	}
 	var r struct {

@@ -274,8 +274,16 @@ func (t *Target) sse(f *flow) (*transport.SSE, func(), error) {
 // content in.
 func headersFor(version, method string, params json.RawMessage, tool *Tool) http.Header {
 	h := http.Header{}
-	for k, v := range mcp.StandardHeaders(version, mcp.MCPMethod(method), params) {
-		h.Set(k, v)
+	if tool != nil && method == string(mcp.MethodToolsCall) && mcp.RequiresStandardHeaders(version) {
+		// What the library reads out of the parameters is known here.
+		h.Set(mcp.HeaderMethod, method)
+		if name, ok := mcp.EncodeHeaderValue(tool.Name); ok {
+			h.Set(mcp.HeaderName, name)
+		}
+	} else {
+		for k, v := range mcp.StandardHeaders(version, mcp.MCPMethod(method), params) {
+			h.Set(k, v)
+		}
 	}
 	taskHeader(h, method, params)
 	if tool != nil && bytes.Contains(tool.InputSchema, []byte("x-mcp-header")) {
