@@ -37,7 +37,7 @@ func (s *Shaper) shape(c *call, reply *Reply) {
 		limit = s.Threshold(c.Agent.Model)
 	}
 	most = max(limit, minChunk)
-	base := fmt.Sprintf("tool-%s-%s", clip(c.tool.Name, 40), c.id[:8])
+	base := "tool-" + clip(c.tool.Name, 40) + "-" + c.id[:8]
 	if hint := r.Chunk; hint != nil {
 		if hint.Threshold > 0 {
 			limit = int(min(hint.Threshold, int64(limit)))

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"encoding/json"
 	"unicode/utf8"
 
@@ -8,11 +9,9 @@ import (
 )
 
 // members are those of a JSON object, each as the bytes it is; of a name that comes
-// twice the last one. False = it is no object.
+// twice the last one. raw must be JSON, as what a connection gives is. False = it is
+// no object.
 func members(raw json.RawMessage) (map[string]json.RawMessage, bool) {
-	if !gjson.ValidBytes(raw) {
-		return nil, false
-	}
 	object := gjson.ParseBytes(raw)
 	if !object.IsObject() {
 		return nil, false
@@ -25,26 +24,14 @@ func members(raw json.RawMessage) (map[string]json.RawMessage, bool) {
 	return m, true
 }
 
-// text is a JSON string's value; empty for any other type. A string of half a pair
-// of surrogates, which JSON allows, is mended as encoding/json does.
+// text is a JSON string's value; empty for any other type.
 func text(raw json.RawMessage) (s string) {
-	if n := len(raw); n >= 2 && raw[0] == '"' && plain(raw) {
-		return string(raw[1 : n-1])
+	if bytes.Contains(raw, []byte(`\u`)) || !utf8.Valid(raw) {
+		// Half a pair of surrogates and bytes that are no text are mended there.
+		_ = json.Unmarshal(raw, &s)
+		return s
 	}
-	if json.Unmarshal(raw, &s) != nil {
-		return ""
-	}
-	return s
-}
-
-// plain reports whether a JSON string stands for its own bytes.
-func plain(raw json.RawMessage) bool {
-	for _, c := range raw {
-		if c == '\\' {
-			return false
-		}
-	}
-	return utf8.Valid(raw)
+	return gjson.ParseBytes(raw).Str
 }
 
 // toolResult is a result of tools/call.

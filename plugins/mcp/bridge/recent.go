@@ -49,8 +49,11 @@ func (r *recent) note(session, name string, args json.RawMessage) {
 			r.order = r.order[1:]
 		}
 	}
-	now := append(r.calls[session], succeeded{time.Now(), name, clip(string(args), recentArgs)})
-	r.calls[session] = slices.Clone(now[max(0, len(now)-recentCalls):])
+	now := r.calls[session]
+	if len(now) >= recentCalls {
+		now = slices.Delete(now, 0, len(now)-recentCalls+1)
+	}
+	r.calls[session] = append(now, succeeded{time.Now(), name, clip(string(args[:min(len(args), recentArgs+1)]), recentArgs)})
 }
 
 // about gives calls of the session that have to do with a field, the newest first.

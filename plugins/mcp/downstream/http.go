@@ -125,12 +125,30 @@ func (t *tripper) send(req *http.Request) (*http.Response, error) {
 // thrown away each time.
 func whole(resp *http.Response) (*http.Response, error) {
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
+	var body bytes.Buffer
+	body.Grow(int(min(max(resp.ContentLength, 0), 64<<10)) + bytes.MinRead)
+	if _, err := body.ReadFrom(resp.Body); err != nil {
 		return nil, err
 	}
-	resp.Body = io.NopCloser(bytes.NewReader(body))
+	resp.Body = &wholeBody{*bytes.NewReader(body.Bytes()), body.Bytes()}
 	return resp, nil
+}
+
+// wholeBody is a body that is there.
+type wholeBody struct {
+	bytes.Reader
+	raw []byte
+}
+
+func (*wholeBody) Close() error { return nil }
+
+// bodyOf is all of an answer's body.
+func bodyOf(resp *http.Response) ([]byte, error) {
+	if b, ok := resp.Body.(*wholeBody); ok {
+		return b.raw, nil
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(resp.Body)
 }
 
 // isAnswer reports whether a POST answers a request of the server. Ours have short

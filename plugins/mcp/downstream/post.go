@@ -39,8 +39,7 @@ func (p *poster) send(ctx context.Context, c *Conn, req transport.JSONRPCRequest
 	}
 	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	if resp.StatusCode == http.StatusOK && strings.TrimSpace(kind) == "application/json" {
-		body, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
+		body, err := bodyOf(resp)
 		if err != nil {
 			return nil, err
 		}
@@ -88,8 +87,22 @@ func resultIn(body []byte, id string) json.RawMessage {
 		return nil
 	}
 	m := gjson.ParseBytes(body)
-	result := m.Get("result")
-	if !m.IsObject() || m.Get("id").Str != id || m.Get("error").Exists() || !result.IsObject() || result.Index <= 0 {
+	if !m.IsObject() {
+		return nil
+	}
+	var result, asked, failure gjson.Result
+	m.ForEach(func(name, value gjson.Result) bool {
+		switch name.Str {
+		case "result":
+			result = value
+		case "id":
+			asked = value
+		case "error":
+			failure = value
+		}
+		return true
+	})
+	if asked.Str != id || failure.Exists() || !result.IsObject() || result.Index <= 0 {
 		return nil
 	}
 	return body[result.Index : result.Index+len(result.Raw)]
