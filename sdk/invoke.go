@@ -26,8 +26,10 @@ func (s *server) Invoke(req *pluginv1.InvokeRequest, stream pluginv1.PluginServi
 		err = checkResult(&result)
 	}
 	if err != nil {
-		if ctx.Err() != nil && !isTyped(err) {
-			err = context.Cause(ctx) // what a handler says of its own cancel is noise
+		// What a handler, or the host it asked something meanwhile, says of the call's
+		// own cancel is noise.
+		if ctx.Err() != nil && (!isTyped(err) || errors.Is(err, context.Canceled)) {
+			err = context.Cause(ctx)
 		}
 		return out.finish(failed(err))
 	}

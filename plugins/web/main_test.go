@@ -16,7 +16,10 @@ import (
 )
 
 func TestBinaryConforms(t *testing.T) {
-	sdktest.RunBinary(t, sdktest.Build(t), `{"allow_hosts":["intranet.example"],"chunk_ttl":"30m","search":[{"provider":"brave","api_key":"k"},{"provider":"searxng","base_url":"http://127.0.0.1:8888"}]}`)
+	silent := sdktest.Silent(t)
+	sdktest.RunBinary(t, sdktest.Build(t),
+		fmt.Sprintf(`{"allow_hosts":[%q],"chunk_ttl":"30m","search":[{"provider":"brave","api_key":"k"},{"provider":"searxng","base_url":"http://127.0.0.1:8888"}]}`, silent),
+		sdktest.SlowTool("web_fetch", fmt.Sprintf(`{"url":"http://%s/"}`, silent)))
 }
 
 // With a certificate that its environment names, the plugin follows redirects

@@ -82,8 +82,7 @@ func Plugin() *sdk.Plugin {
 		Name: "analyze", Version: Version,
 		Settings: l.conf,
 		Grants:   []string{"shared", "tool:llm_generate", "tool:llm_models"},
-		Sandbox: sdk.Sandbox{Profile: "strict", Network: "none", Exec: []string{"/usr/bin/tesseract"},
-			Read: []string{"/usr/share/tesseract-ocr", "/usr/share/tessdata"}},
+		Sandbox:  sdk.Sandbox{Profile: "strict", Network: "none"}, // tesseract lies under /usr, which every plugin reads
 		Activate: func(ctx context.Context) error { go l.follow(ctx); return nil },
 		Health:   l.health,
 	}
