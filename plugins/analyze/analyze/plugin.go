@@ -92,6 +92,7 @@ func Plugin() *sdk.Plugin {
 // follow offers the tool while something can look at files, until ctx ends.
 func (l *looker) follow(ctx context.Context) {
 	offered := false
+	l.sweep()
 	for ctx.Err() == nil {
 		all, err := l.ask(ctx)
 		if err != nil {

@@ -272,9 +272,9 @@ func (l *looker) recognize(ctx context.Context, images []media) (string, error) 
 // look asks the model. What it is shown stands in the shared folder meanwhile.
 func (l *looker) look(ctx context.Context, call *sdk.Call, tier, prompt string, images []media) (string, error) {
 	parts := []map[string]string{{"type": "text", "text": prompt}}
-	folder := strings.TrimSuffix(call.Shared().Folder(), "/") + "/.analyze/" + strings.ToLower(rand.Text()[:12])
+	name := showing(call.Shared()) + "/" + strings.ToLower(rand.Text()[:12])
 	for i, m := range images {
-		ref, err := call.Shared().WriteFile(fmt.Sprintf("%s-%d.%s", folder, i, m.ext), m.data)
+		ref, err := call.Shared().WriteFile(fmt.Sprintf("%s-%d.%s", name, i, m.ext), m.data)
 		if err != nil {
 			return "", err
 		}
