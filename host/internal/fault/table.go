@@ -48,6 +48,7 @@ const (
 	HostKey          Ref = "BH1029"
 	BadMedia         Ref = "BH1030"
 	NotAcceptable    Ref = "BH1031"
+	FileTooLarge     Ref = "BH1032"
 )
 
 // Plugin faults.
@@ -132,6 +133,7 @@ var rows = []Row{
 	{HostKey, Unavailable, false, "the host key can't be used", "`chmod 600` it or restore it from a copy; without it, what is sealed is lost"},
 	{BadMedia, InvalidArguments, false, "the request's body is not plain JSON by its own headers", "send `Content-Type: application/json` and no `Content-Encoding`"},
 	{NotAcceptable, InvalidArguments, false, "the request's `Accept` refuses every form of the answer", "accept one of those the message names"},
+	{FileTooLarge, TooLarge, false, "the file is too large to be read as a resource", "fetch it by `GET /v1/files/ID`, which gives it whole"},
 
 	{PluginDied, ExecutionFailed, false, "the plugin's process ended during the call", "call again; the plugin restarts by itself"},
 	{PluginRestarting, Unavailable, true, "the plugin is restarting", "call again at the time named"},

@@ -199,7 +199,7 @@ func (h *Host) wire() error {
 		MCP: &mcpserver.Core{Version: h.opts.Version, Pipeline: h.pipeline, Registry: h.registry, Sessions: sessions, Questions: h.desk, Store: h.store,
 			Budget: cfg.Session.ListBudget, Hold: cfg.Policy.ApprovalReplyAfter, Log: h.log.Named("mcp")},
 	}
-	h.API.MCP.Inlined = h.API.Inlined
+	h.API.MCP.Media, h.API.MCP.File = h.API.Media, h.API.File
 	h.store.OnInbox(h.API.MCP.InboxChanged)
 	if cfg.HTTP != nil {
 		name, _, err := net.SplitHostPort(cfg.HTTP.Address)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -27,11 +28,26 @@ const (
 	maxFiles  = 100 // of one result
 )
 
-// files gives an id to every file a result names. An id is the file's name sealed
-// for this agent, with the session in it: it can't be made up, and is good for
-// nobody else. A plugin gives away only what it may see itself.
+// files gives an id to every file a result names.
 func (a *API) files(reply *call.Reply, who call.Caller) (out []api.File) {
-	for _, block := range reply.Result.Content {
+	for _, f := range named(reply.Result) {
+		folder, _, ok := a.shared(f.Path)
+		if !ok || !a.mayShow(reply.Tool, folder) {
+			continue
+		}
+		id, err := a.seal(who.Agent, who.Session.ID, f)
+		if err != nil {
+			a.Log.Warn("a file could not be given an id", "path", f.Path, "error", err)
+			continue
+		}
+		out = append(out, api.File{ID: id, Path: f.Path, Name: f.Name, Size: f.Size, Mime: f.Mime})
+	}
+	return out
+}
+
+// named are the files that a result names, up to the most that are dealt with.
+func named(r *pluginv1.Result) (out []*pluginv1.FileRef) {
+	for _, block := range r.GetContent() {
 		var f *pluginv1.FileRef
 		switch b := block.Block.(type) {
 		case *pluginv1.Content_File:
@@ -41,21 +57,19 @@ func (a *API) files(reply *call.Reply, who call.Caller) (out []api.File) {
 		case *pluginv1.Content_Resource:
 			f = b.Resource.GetBlob()
 		}
-		if f == nil || len(out) == maxFiles {
-			continue
+		if f != nil && len(out) < maxFiles {
+			out = append(out, f)
 		}
-		folder, _, ok := a.shared(f.Path)
-		if !ok || !a.mayShow(reply.Tool, folder) {
-			continue
-		}
-		sealed, err := a.Store.Seal(fileScope, []byte(who.Agent.Name), []byte(strings.Join([]string{who.Session.ID, f.Path, f.Mime}, "\x00")))
-		if err != nil {
-			a.Log.Warn("a file could not be given an id", "path", f.Path, "error", err)
-			continue
-		}
-		out = append(out, api.File{ID: base64.RawURLEncoding.EncodeToString(sealed), Path: f.Path, Name: f.Name, Size: f.Size, Mime: f.Mime})
 	}
 	return out
+}
+
+// seal makes the id of a file: its name sealed for this agent, with the session in it.
+// It can't be made up, and is good for nobody else. A plugin gives away only what it
+// may see itself: whoever seals asks mayShow first.
+func (a *API) seal(agent *policy.Agent, session string, f *pluginv1.FileRef) (string, error) {
+	sealed, err := a.Store.Seal(fileScope, []byte(agent.Name), []byte(strings.Join([]string{session, f.Path, f.Mime}, "\x00")))
+	return base64.RawURLEncoding.EncodeToString(sealed), err
 }
 
 // mayShow says whether the plugin behind a tool can itself see the folder.
@@ -87,7 +101,7 @@ func (a *API) shared(name string) (folder, rest string, ok bool) {
 
 // file serves a file of a result to the agent that got it.
 func (a *API) file(w http.ResponseWriter, r *http.Request, who who) {
-	f, info, kind, err := a.openFile(r, who)
+	f, info, kind, err := a.openFile(r.Context(), who.agent, r.PathValue("id"))
 	if err != nil {
 		fail(w, err)
 		return
@@ -101,18 +115,19 @@ func (a *API) file(w http.ResponseWriter, r *http.Request, who who) {
 	http.ServeContent(w, r, "", info.ModTime(), f)
 }
 
-func (a *API) openFile(r *http.Request, who who) (*os.File, fs.FileInfo, string, error) {
+// openFile opens the file of an id for the agent that got it.
+func (a *API) openFile(ctx context.Context, agent *policy.Agent, id string) (*os.File, fs.FileInfo, string, error) {
 	unknown := fault.New(fault.UnknownFile, "no such file")
-	sealed, err := base64.RawURLEncoding.DecodeString(r.PathValue("id"))
+	sealed, err := base64.RawURLEncoding.DecodeString(id)
 	if err != nil {
 		return nil, nil, "", unknown
 	}
-	plain, err := a.Store.Unseal(fileScope, []byte(who.agent.Name), sealed)
+	plain, err := a.Store.Unseal(fileScope, []byte(agent.Name), sealed)
 	parts := strings.Split(string(plain), "\x00")
 	if err != nil || len(parts) != 3 {
 		return nil, nil, "", unknown
 	}
-	if _, err := a.Sessions.Lookup(r.Context(), who.agent, parts[0]); err != nil {
+	if _, err := a.Sessions.Lookup(ctx, agent, parts[0]); err != nil {
 		return nil, nil, "", unknown
 	}
 	f, info, err := a.openShared(parts[1])
@@ -154,43 +169,84 @@ func (a *API) openShared(name string) (*os.File, fs.FileInfo, error) {
 const (
 	maxInline = 1 << 20 // bytes of an image that travels in a result
 	allInline = 4 << 20 // of all images of one result
+	maxLinked = 4 << 20 // of a file that is read as a resource
 )
 
-// Inlined are the images among the files of a tool's result, as blocks of MCP beside
-// their descriptors: for agents whose media are inline and, when they say nothing, for
-// tools that are not a server's behind the bridge. What a file holds decides, not what
-// it is called; what is no image, too large, or nothing the plugin may see, is left a
-// path.
-func (a *API) Inlined(agent *policy.Agent, tool string, r *pluginv1.Result) (blocks []json.RawMessage) {
+// Media are the files of a tool's result as blocks of MCP beside their descriptors: an
+// image as it is, any other file as a link to a resource that File gives. They are for
+// agents whose media are inline and, when they say nothing, for tools that are not a
+// server's behind the bridge. What a file holds decides, not what it is called; what is
+// not there, or nothing the plugin may see, is left a path.
+func (a *API) Media(agent *policy.Agent, session, tool string, r *pluginv1.Result) (blocks []json.RawMessage) {
 	t, ok := a.Registry.Snapshot().Tool(tool)
 	if !ok || agent == nil || agent.Media == "path" || (agent.Media == "" && strings.HasPrefix(t.Source, "mcp:")) {
 		return nil
 	}
-	total := 0
-	for _, c := range r.GetContent() {
-		f := c.GetFile()
-		if f == nil || total >= allInline {
-			continue
+	put := func(block any) {
+		if raw, err := content.Marshal(block); err == nil {
+			blocks = append(blocks, raw)
 		}
+	}
+	total := 0
+	for _, f := range named(r) {
 		folder, _, ok := a.shared(f.Path)
 		if !ok || !a.mayShow(tool, folder) {
 			continue
 		}
-		raw, kind := a.image(f.Path)
-		if raw == nil {
-			continue
+		if total < allInline {
+			if raw, kind := a.image(f.Path); raw != nil {
+				total += len(raw)
+				put(struct {
+					Type string `json:"type"`
+					Data []byte `json:"data"` // base64 in JSON
+					MIME string `json:"mimeType"`
+				}{"image", raw, kind})
+				continue
+			}
 		}
-		total += len(raw)
-		block, err := content.Marshal(struct {
-			Type string `json:"type"`
-			Data []byte `json:"data"` // base64 in JSON
-			MIME string `json:"mimeType"`
-		}{"image", raw, kind})
-		if err == nil {
-			blocks = append(blocks, block)
+		if link := a.link(agent, session, f); link != nil {
+			put(link)
 		}
 	}
 	return blocks
+}
+
+// link is the block that leads to a file; nil when it can't be read.
+func (a *API) link(agent *policy.Agent, session string, ref *pluginv1.FileRef) any {
+	f, info, err := a.openShared(ref.Path)
+	if err != nil {
+		return nil
+	}
+	_ = f.Close() // it was only looked at
+	id, err := a.seal(agent, session, ref)
+	if err != nil {
+		return nil
+	}
+	return struct {
+		Type string `json:"type"`
+		URI  string `json:"uri"`
+		Name string `json:"name"`
+		MIME string `json:"mimeType"`
+		Size int64  `json:"size"`
+	}{"resource_link", registry.FilePrefix + id, path.Base(ref.Path), mediaType(ref.Mime, ref.Path), info.Size()}
+}
+
+// File gives what a linked file holds to the agent that got the link, in the session it
+// got it in.
+func (a *API) File(ctx context.Context, agent *policy.Agent, id string) ([]byte, string, error) {
+	f, info, kind, err := a.openFile(ctx, agent, id)
+	if err != nil {
+		return nil, "", err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxLinked+1))
+	switch {
+	case err != nil:
+		return nil, "", fault.New(fault.UnknownFile, "no such file")
+	case len(raw) > maxLinked:
+		return nil, "", fault.New(fault.FileTooLarge, "the file has %d bytes; at most %d are read as a resource", info.Size(), maxLinked)
+	}
+	return raw, kind, nil
 }
 
 // image reads a file if it is an image that may travel in a result.

@@ -294,8 +294,8 @@ var levels = map[string]int{"debug": 0, "info": 1, "notice": 2, "warning": 3, "e
 func (d *door) finish(x *exchange, reply *call.Reply) (*mcp.CallToolResult, error) {
 	r := reply.Result
 	blocks := content.Blocks(r.Content)
-	if d.core.Inlined != nil {
-		blocks = append(blocks, d.core.Inlined(d.agent(), reply.Tool, r)...)
+	if d.core.Media != nil && x.peer != nil {
+		blocks = append(blocks, d.core.Media(d.agent(), x.peer.session.ID, reply.Tool, r)...)
 	}
 	x.splice["content"] = content.List(blocks)
 	if s := content.Valid(r.Structured); s != nil {

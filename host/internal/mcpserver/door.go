@@ -35,8 +35,10 @@ type Core struct {
 	Budget    int           // tools listed at most before fit ones go on demand
 	Hold      time.Duration // how long a call waits for an answer before it says so
 	Log       hclog.Logger
-	// Inlined gives the images among the files of a tool's result as blocks.
-	Inlined func(a *policy.Agent, tool string, r *pluginv1.Result) []json.RawMessage
+	// Media gives the files of a tool's result as blocks, and File what one of them
+	// holds, by its id, to the agent that got it.
+	Media func(a *policy.Agent, session, tool string, r *pluginv1.Result) []json.RawMessage
+	File  func(ctx context.Context, a *policy.Agent, id string) (raw []byte, mime string, err error)
 
 	mu    sync.Mutex
 	doors map[doorKey]*door

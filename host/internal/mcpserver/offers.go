@@ -3,12 +3,14 @@ package mcpserver
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -150,11 +152,32 @@ func (d *door) readInbox(ctx context.Context, _ mcp.ReadResourceRequest) ([]mcp.
 	return []mcp.ResourceContents{mcp.TextResourceContents{URI: inboxURI, MIMEType: "application/json", Text: string(raw)}}, nil
 }
 
-// templates are the resource templates plugins offer.
+// readFile gives a file that a result of this agent linked to.
+func (d *door) readFile(ctx context.Context, r mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
+	uri := r.Params.URI
+	raw, kind, err := d.core.File(ctx, d.agent(), strings.TrimPrefix(uri, registry.FilePrefix))
+	if f := fault.From(err); f != nil {
+		if f.Class == fault.NotFound {
+			exchangeOf(ctx).failure = noResource(ctx, uri, f.Message)
+			return []mcp.ResourceContents{}, nil
+		}
+		return nil, err
+	}
+	if strings.HasPrefix(kind, "text/") && utf8.Valid(raw) {
+		return []mcp.ResourceContents{mcp.TextResourceContents{URI: uri, MIMEType: kind, Text: string(raw)}}, nil
+	}
+	return []mcp.ResourceContents{mcp.BlobResourceContents{URI: uri, MIMEType: kind, Blob: base64.StdEncoding.EncodeToString(raw)}}, nil
+}
+
+// templates are that of the files that results link to, and those plugins offer.
 func (d *door) templates(snap *registry.Snapshot) []server.ServerResourceTemplate {
 	var out []server.ServerResourceTemplate
+	if d.core.File != nil {
+		out = append(out, server.ServerResourceTemplate{
+			Template: mcp.NewResourceTemplate(registry.FilePrefix+"{id}", "A file that a result links to"), Handler: d.readFile})
+	}
 	for _, t := range snap.Templates {
-		if !listing.Plugin(snap, d.agent(), t.Owner) {
+		if !listing.Plugin(snap, d.agent(), t.Owner) || registry.HostsOwn(t.UriTemplate) {
 			continue
 		}
 		if !acceptableTemplate(t.UriTemplate) {

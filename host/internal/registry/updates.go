@@ -13,11 +13,14 @@ const (
 	// guides. Both are the host's own.
 	Inbox       = "inbox://session"
 	GuidePrefix = "guide://"
+	FilePrefix  = "shared://" // and the id of a result's file
 )
 
 // HostsOwn says whether only the host may offer a resource of this address, and say
 // that it changed.
-func HostsOwn(uri string) bool { return uri == Inbox || strings.HasPrefix(uri, GuidePrefix) }
+func HostsOwn(uri string) bool {
+	return uri == Inbox || strings.HasPrefix(uri, GuidePrefix) || strings.HasPrefix(uri, FilePrefix)
+}
 
 // updates notes what changed: what owner says of its resources, and guides whose
 // text is another. Nobody speaks for a resource that somebody else offers.
