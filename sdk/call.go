@@ -144,7 +144,7 @@ func (s *eventStream) send(e *pluginv1.InvokeEvent) {
 // finish sends the result. One that fits no message becomes an error.
 func (s *eventStream) finish(r *pluginv1.Result) error {
 	e := &pluginv1.InvokeEvent{Event: &pluginv1.InvokeEvent_Result{Result: r}}
-	if n := proto.Size(e); n > maxEvent {
+	if n := size(e, r); n > maxEvent {
 		e.Event = &pluginv1.InvokeEvent_Result{Result: failed(Errorf(ExecutionFailed,
 			"the result has %d bytes, a message at most %d; a tool puts more into a file under /shared", n, wire.MaxMessage).WithRef(refMessageSize))}
 	}
@@ -155,6 +155,24 @@ func (s *eventStream) finish(r *pluginv1.Result) error {
 	}
 	s.ended = true
 	return s.stream.Send(e)
+}
+
+// size is how many bytes a result has on the wire; of a plain one at most so many,
+// for to count it exactly takes as long as to send it.
+func size(e *pluginv1.InvokeEvent, r *pluginv1.Result) int {
+	if r.GetError() == nil && r.GetNeedsInput() == nil && r.GetChunk() == nil && len(r.GetContent()) <= 16 {
+		n := 1024 + len(r.GetStructured()) + len(r.GetMeta()) + len(r.GetRaw())
+		for _, c := range r.GetContent() {
+			if _, text := c.GetBlock().(*pluginv1.Content_Text); !text {
+				return proto.Size(e)
+			}
+			n += len(c.GetText()) + len(c.GetAnnotations())
+		}
+		if n <= maxEvent {
+			return n
+		}
+	}
+	return proto.Size(e)
 }
 
 // maxEvent leaves room for the frame around the largest message.

@@ -8,6 +8,7 @@ import (
 	"image"
 	"image/png"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -140,6 +141,22 @@ plugin "analyze" {
 			seen := w.ok("status") + w.ok("events") + w.log.String()
 			if strings.Contains(seen, secret) {
 				t.Error("the key is told")
+			}
+			// Nor does it lie in the audit trail, which has the calls, or elsewhere on the disk.
+			w.stop()
+			trail := false
+			if err := filepath.WalkDir(filepath.Join(w.dir, "data"), func(path string, e fs.DirEntry, err error) error {
+				if err != nil || !e.Type().IsRegular() {
+					return err
+				}
+				raw, err := os.ReadFile(path)
+				trail = trail || bytes.Contains(raw, []byte("llm_generate"))
+				if bytes.Contains(raw, []byte(secret)) {
+					t.Errorf("%s holds the key", path)
+				}
+				return err
+			}); err != nil || !trail {
+				t.Errorf("%v; the trail has the call: %v", err, trail)
 			}
 		})
 	}
