@@ -7,13 +7,18 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"github.com/tidwall/gjson"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 
+	"github.com/bulkhead-dev/bulkhead/host/internal/content"
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 	"github.com/bulkhead-dev/bulkhead/host/internal/registry"
 )
+
+// longPattern is where a pattern is for machines only; then the description tells.
+const longPattern = 100
 
 var english = message.NewPrinter(language.English)
 
@@ -93,7 +98,10 @@ func leaves(e *jsonschema.ValidationError, visit func(*jsonschema.ValidationErro
 func describe(leaf *jsonschema.ValidationError, doc []byte) string {
 	at := "/" + strings.Join(leaf.InstanceLocation, "/")
 	sent := gjson.GetBytes(doc, gjsonPath(leaf.InstanceLocation)).Raw
-	line := at + ": " + clip(leaf.ErrorKind.LocalizedString(english), 300) // a pattern may be long; the schema part has it
+	line := at + ": " + clip(leaf.ErrorKind.LocalizedString(english), 300)
+	if p, ok := leaf.ErrorKind.(*kind.Pattern); ok && len(p.Want) > longPattern {
+		line = at + ": it has not the form that is expected"
+	}
 	if len(leaf.InstanceLocation) > 0 && sent != "" {
 		line += "; sent " + clip(sent, 120)
 	}
@@ -112,6 +120,9 @@ func schemaPart(e *jsonschema.ValidationError, raw []byte) string {
 	part := gjson.GetBytes(raw, "properties").Raw
 	if len(first.InstanceLocation) > 0 {
 		part = gjson.GetBytes(raw, "properties."+path(first.InstanceLocation[0])).Raw
+		if p := gjson.Get(part, "pattern").Str; len(p) > longPattern && gjson.Get(part, "description").Exists() {
+			part = string(content.Without(json.RawMessage(part), func(name string) bool { return name == "pattern" }))
+		}
 	}
 	return clip(part, 800)
 }
