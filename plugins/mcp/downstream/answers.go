@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -15,13 +16,14 @@ import (
 // the time is up. What such a line answers is told here instead.
 
 const (
+	ownPrefix    = "bulkhead-" // of the ids of requests here
 	codeInternal = -32603
 	// lookedAt is how many bytes at both ends of a line are searched for an id.
 	lookedAt = 4096
 )
 
 var (
-	ownID = regexp.MustCompile(`"id"\s*:\s*"(bulkhead-\d+)"`)
+	ownID = regexp.MustCompile(`"id"\s*:\s*"(` + ownPrefix + `\d+)"`)
 	anyID = regexp.MustCompile(`"id"\s*:`)
 )
 
@@ -94,23 +96,32 @@ func whyNot(line []byte) string {
 	return "it is not JSON: " + err.Error()
 }
 
-// tidy gives a message as the library reads it: an answer to an open request whose
-// error, method or revision is of a kind that it would drop is written anew.
+// tidy gives a message as the library reads it.
 func (m *messages) tidy(line []byte) []byte {
+	out, odd := orderly(line, m.expects)
+	if odd {
+		m.stray("an answer that is none by JSON-RPC: " + string(line[:min(len(line), lookedAt)]))
+	}
+	return out
+}
+
+// orderly gives a message as the library reads it: an answer to an open request whose
+// error, method or revision is of a kind that it would drop, or whose error would cost
+// it many times its bytes, is written anew. odd reports that it was.
+func orderly(line []byte, expects func(id string) bool) (out []byte, odd bool) {
 	if !bytes.Contains(line, []byte(`"error"`)) && bytes.Contains(line[:min(len(line), 200)], []byte(`"jsonrpc":"2.0"`)) && !bytes.Contains(line, []byte(`"method"`)) {
-		return line // as nearly all are
+		return line, false // as nearly all are
 	}
 	got := gjson.GetManyBytes(line, "id", "jsonrpc", "method", "error", "result")
 	id, version, method, fault, result := got[0], got[1], got[2], got[3], got[4]
-	if method.Type == gjson.String || id.Type != gjson.String || !m.expects(id.Str) {
-		return line
+	if method.Type == gjson.String || id.Type != gjson.String || !expects(id.Str) {
+		return line, false
 	}
 	faulty := fault.Exists() && fault.Type != gjson.Null
 	if (!faulty || readable(fault)) && (version.Type == gjson.String || !version.Exists()) && (method.Type == gjson.Null || !method.Exists()) {
-		return line
+		return line, false
 	}
-	m.stray("an answer that is none by JSON-RPC: " + string(line[:min(len(line), lookedAt)]))
-	out := append([]byte(`{"jsonrpc":"2.0","id":`), id.Raw...)
+	out = append([]byte(`{"jsonrpc":"2.0","id":`), id.Raw...)
 	switch {
 	case faulty && readable(fault):
 		out = append(append(out, `,"error":`...), fault.Raw...)
@@ -120,7 +131,28 @@ func (m *messages) tidy(line []byte) []byte {
 	case result.Exists():
 		out = append(append(out, `,"result":`...), result.Raw...)
 	}
-	return append(out, '}')
+	return append(out, '}'), true
+}
+
+// ofOurs reports whether an id is one that requests here have.
+func ofOurs(id string) bool { return strings.HasPrefix(id, ownPrefix) }
+
+// fit gives a message of a stream as the library can read it at a cost that its bytes
+// account for; nil = it is not to be read at all.
+func fit(data []byte) []byte {
+	if len(data) > maxNotice && gjson.GetBytes(data, "method").Type == gjson.String {
+		return nil
+	}
+	if !tooDeep(data) {
+		out, _ := orderly(data, ofOurs)
+		return out
+	}
+	ends := append(bytes.Clone(data[:min(len(data), lookedAt)]), data[max(0, len(data)-lookedAt):]...)
+	id := ownID.FindSubmatch(ends)
+	if id == nil {
+		return nil
+	}
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%q,"error":{"code":%d,"message":"its answer is nested deeper than %d levels"}}`, id[1], codeInternal, maxDepth)
 }
 
 // readable reports whether an error is as JSON-RPC has it, and not so large that the

@@ -154,3 +154,53 @@ func TestShape(t *testing.T) {
 		_ = topEntries([]byte(broken))
 	}
 }
+
+// Over HTTP the same costs a server's call no more, in one answer and in a stream.
+func TestOddAnswersOverHTTP(t *testing.T) {
+	const many = 4_000_000
+	much := "[" + strings.Repeat("1,", many) + "1]"
+	ok := `{"jsonrpc":"2.0","id":%s,"result":{"a":1}}`
+	for name, row := range map[string]struct {
+		before, answer string
+		want           string // in the error; empty = the result comes
+	}{
+		"an error with much data":  {"", `{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"much","data":` + much + `}}`, "much (code 1)"},
+		"a text for an error":      {"", `{"jsonrpc":"2.0","id":%s,"error":"it broke"}`, "it broke"},
+		"a code that is a text":    {"", `{"jsonrpc":"2.0","id":%s,"error":{"code":"ENOENT","message":"no such file"}}`, "no such file (code ENOENT)"},
+		"a notice of very much":    {`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":` + much + `}}`, ok, ""},
+		"a question of very much":  {`{"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{"message":"?","x":` + much + `}}`, ok, ""},
+		"a notice that is deep":    {`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":` + strings.Repeat("[", many) + strings.Repeat("]", many) + `}}`, ok, ""},
+		"an answer to naught":      {`{"jsonrpc":"2.0","id":"other","error":{"code":1,"message":"m","data":` + much + `}}`, ok, ""},
+		"an answer over two lines": {"", "{\"jsonrpc\":\"2.0\",\n\"id\":%s,\n\"error\":{\"code\":\"x\",\n\"message\":\"two\"}}", "two (code x)"},
+	} {
+		for _, stream := range []bool{false, true} {
+			if !stream && row.before != "" {
+				continue
+			}
+			ctx := badtest.Within(t, time.Minute)
+			c := overHTTP(t, ctx, httpServer(t, func(w http.ResponseWriter, id string) {
+				answer := strings.Replace(row.answer, "%s", id, 1)
+				if stream {
+					w.Header().Set("Content-Type", "text/event-stream")
+					for _, m := range []string{row.before, answer} {
+						if m != "" {
+							fmt.Fprintf(w, "event: message\ndata: %s\n\n", strings.ReplaceAll(m, "\n", "\ndata: "))
+						}
+					}
+					return
+				}
+				fmt.Fprint(w, answer)
+			}))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			got, err := call(ctx, c, "echo", "{}")
+			runtime.ReadMemStats(&after)
+			if cost := (after.TotalAlloc - before.TotalAlloc) >> 20; cost > 200 { // the server's own copies among it
+				t.Errorf("%s (stream %v): %d MiB", name, stream, cost)
+			}
+			if (row.want == "") != (err == nil) || (err == nil && got != `{"a":1}`) || (err != nil && (!strings.Contains(err.Error(), row.want) || Broken(err))) {
+				t.Errorf("%s (stream %v): %.100s %.300v", name, stream, got, err)
+			}
+		}
+	}
+}

@@ -180,7 +180,7 @@ func (c *Conn) send(ctx context.Context, method string, params json.RawMessage, 
 	if c.remote != nil {
 		return c.viaRemote(ctx, method, params, how)
 	}
-	id := "bulkhead-" + strconv.FormatUint(c.ids.Add(1), 10)
+	id := ownPrefix + strconv.FormatUint(c.ids.Add(1), 10)
 	params = c.withMeta(params, id, how)
 	c.flow.earn()
 	if progress != nil {

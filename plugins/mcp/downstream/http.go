@@ -130,7 +130,11 @@ func whole(resp *http.Response) (*http.Response, error) {
 	if _, err := body.ReadFrom(resp.Body); err != nil {
 		return nil, err
 	}
-	resp.Body = &wholeBody{*bytes.NewReader(body.Bytes()), body.Bytes()}
+	raw := body.Bytes()
+	if out, odd := orderly(raw, ofOurs); odd {
+		raw, resp.ContentLength = out, int64(len(out))
+	}
+	resp.Body = &wholeBody{*bytes.NewReader(raw), raw}
 	return resp, nil
 }
 

@@ -4,8 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
-	"strings"
 
 	"github.com/tidwall/gjson"
 )
@@ -79,6 +79,13 @@ func (e *events) next() ([]byte, error) {
 		if why := e.pass(event, data); why != nil {
 			return nil, why
 		}
+		if fitting := fit(data); len(data) > 0 && !bytes.Equal(fitting, data) {
+			if fitting == nil {
+				return nil, err
+			}
+			data = fitting
+			event = fmt.Appendf(nil, "event: message\ndata: %s\n\n", bytes.ReplaceAll(fitting, []byte("\n"), []byte("\ndata: ")))
+		}
 		return e.sift(event, data, err)
 	}
 }
@@ -88,7 +95,7 @@ func (e *events) next() ([]byte, error) {
 func (e *events) sift(event, data []byte, err error) ([]byte, error) {
 	if len(data) > 0 && !bytes.Contains(data, []byte(`"method"`)) {
 		id := gjson.GetBytes(data, "id")
-		if id.Type != gjson.Null && (id.Type != gjson.String || !strings.HasPrefix(id.Str, "bulkhead-")) && err == nil {
+		if id.Type != gjson.Null && (id.Type != gjson.String || !ofOurs(id.Str)) && err == nil {
 			e.held = event
 			return nil, nil
 		}
