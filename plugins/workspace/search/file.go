@@ -23,7 +23,11 @@ type worker struct {
 
 // file looks into a file.
 func (w *worker) file(dir *folder, name, p string) {
-	f, size, err := dir.open(name)
+	f, size, err := dir.open(name, w.q.Linked)
+	if err == errLinked {
+		w.found.Linked++
+		return
+	}
 	if err != nil {
 		w.found.Failed++
 		return

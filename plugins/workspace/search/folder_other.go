@@ -49,7 +49,7 @@ func (d *folder) sub(name string) (*folder, error) { return openRoot(d.root, nam
 
 type file struct{ *os.File }
 
-func (d *folder) open(name string) (f file, size int64, err error) {
+func (d *folder) open(name string, _ bool) (f file, size int64, err error) {
 	raw, err := d.root.Open(name)
 	if err != nil {
 		return f, 0, err

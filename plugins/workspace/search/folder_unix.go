@@ -83,9 +83,9 @@ func (d *folder) openat(name string, flags int) (fd int, err error) {
 // file is an open regular file.
 type file int
 
-// open opens a file of this folder, unless it became something else. size is what it
-// says; it may have more.
-func (d *folder) open(name string) (f file, size int64, err error) {
+// open opens a file of this folder, unless it became something else; errLinked when it
+// has several names and linked is not set. size is what it says; it may have more.
+func (d *folder) open(name string, linked bool) (f file, size int64, err error) {
 	fd, err := d.openat(name, unix.O_NONBLOCK)
 	if err != nil {
 		return -1, 0, err
@@ -94,6 +94,9 @@ func (d *folder) open(name string) (f file, size int64, err error) {
 	err = unix.Fstat(fd, &st)
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
 		err = os.ErrInvalid
+	}
+	if err == nil && st.Nlink > 1 && !linked {
+		err = errLinked
 	}
 	if err != nil {
 		_ = unix.Close(fd)

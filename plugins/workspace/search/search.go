@@ -2,6 +2,7 @@ package search
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path"
 	"runtime"
@@ -17,6 +18,9 @@ const (
 	maxContext = 20
 )
 
+// errLinked is a file that may have names outside of the tree.
+var errLinked = errors.New("the file has several names")
+
 // Query is what is looked for.
 type Query struct {
 	Pattern       string   // RE2, or plain text with Literal
@@ -25,6 +29,7 @@ type Query struct {
 	Globs         []string // files to look in; with ! files to leave out
 	Hidden        bool     // also where a name begins with a dot
 	All           bool     // also what ignore files leave out
+	Linked        bool     // also files with several names, some of which may lie elsewhere
 	Before, After int      // lines around a match
 }
 
@@ -44,6 +49,7 @@ type Result struct {
 	Files    int // with a match
 	Searched int // files looked into
 	Binary   int // files that are no text
+	Linked   int // files left out for their several names
 	Failed   int // files and folders that can't be read
 }
 
@@ -110,7 +116,7 @@ func ignoredAbove(root *os.Root, under string) (g *ignores) {
 func (d *folder) ignores(up *ignores, at string) *ignores {
 	g := up
 	for _, name := range ignoreFiles {
-		f, size, err := d.open(name)
+		f, size, err := d.open(name, true)
 		if err != nil || size > maxIgnoreFile {
 			if err == nil {
 				f.Close()
@@ -219,6 +225,7 @@ func (s *search) merge(r *Result) {
 	s.result.Files += r.Files
 	s.result.Searched += r.Searched
 	s.result.Binary += r.Binary
+	s.result.Linked += r.Linked
 	s.result.Failed += r.Failed
 }
 

@@ -330,3 +330,24 @@ func BenchmarkSearch(b *testing.B) {
 		})
 	}
 }
+
+// A file that has a name elsewhere may be somebody else's.
+func TestFilesOfSeveralNamesAreLeftOut(t *testing.T) {
+	dir := t.TempDir()
+	root := fill(t, dir, map[string]string{"in/a": "needle", "out": "needle"})
+	if err := os.Link(filepath.Join(dir, "out"), filepath.Join(dir, "in/hard")); err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS == "windows" {
+		t.Skip("skipped: names are not counted here")
+	}
+	if r := find(t, root, "in", Query{Pattern: "needle"}); !slices.Equal(places(r), []string{"in/a:1"}) || r.Linked != 1 || r.Failed != 0 {
+		t.Errorf("%v %+v", places(r), r)
+	}
+	if r := find(t, root, "in/hard", Query{Pattern: "needle"}); r.Total != 0 || r.Linked != 1 {
+		t.Errorf("%+v", r)
+	}
+	if r := find(t, root, "in", Query{Pattern: "needle", Linked: true}); r.Total != 2 || r.Linked != 0 {
+		t.Errorf("%+v", r)
+	}
+}

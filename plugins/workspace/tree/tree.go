@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -31,6 +32,7 @@ type Tree struct {
 	Linked   bool  // files with several names are let through
 
 	root   *os.Root
+	writes string // folder with a note of each file that is being written
 	mu     sync.Mutex
 	locks  map[string]*lock
 	commit sync.Mutex // a file may have two paths here, by a link of a folder
@@ -41,13 +43,35 @@ type lock struct {
 	users int
 }
 
-// Open opens a folder, which must exist.
-func Open(dir string) (*Tree, error) {
+// Open opens a folder, which must exist. In writes, a folder of the caller's that no
+// other process uses, stands what is being written.
+func Open(dir, writes string) (*Tree, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
-	return &Tree{Dir: dir, root: root, MaxFile: 8 << 20, locks: map[string]*lock{}}, nil
+	if err := os.MkdirAll(writes, 0o700); err != nil {
+		root.Close()
+		return nil, err
+	}
+	return &Tree{Dir: dir, root: root, writes: writes, MaxFile: 8 << 20, locks: map[string]*lock{}}, nil
+}
+
+// Sweep removes what a killed process left half written. Nobody may write meanwhile.
+func (t *Tree) Sweep() error {
+	notes, err := os.ReadDir(t.writes)
+	for _, n := range notes {
+		note := filepath.Join(t.writes, n.Name())
+		folder, err := os.ReadFile(note)
+		if err != nil {
+			return err
+		}
+		_ = t.root.Remove(path.Join(string(folder), TempPrefix+n.Name())) // it may have got its name
+		if err := os.Remove(note); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // Close lets go of the folder.
@@ -128,6 +152,15 @@ func (t *Tree) open(name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
+// Proper says what is wrong with a file, without opening it; nil for a folder.
+func (t *Tree) Proper(name string) error {
+	info, err := t.root.Stat(name)
+	if err == nil && !info.IsDir() {
+		err = t.proper(info)
+	}
+	return plain(err)
+}
+
 // proper says what is wrong with a file.
 func (t *Tree) proper(info fs.FileInfo) error {
 	switch mode := info.Mode(); {
@@ -171,10 +204,11 @@ func (t *Tree) Change(name string, f func(old []byte) ([]byte, error)) error {
 	if err := t.folderFor(name); err != nil {
 		return err
 	}
-	temp, err := t.temporary(name, raw, mode)
+	temp, done, err := t.temporary(name, raw, mode)
 	if err != nil {
 		return plain(err)
 	}
+	defer done()
 	t.commit.Lock()
 	defer t.commit.Unlock()
 	if err = t.same(name, before); err == nil {
@@ -256,14 +290,21 @@ func (t *Tree) folderFor(name string) error {
 // TempPrefix begins the names of files that are being written.
 const TempPrefix = ".bulkhead-"
 
-// temporary writes a file beside the one it will become.
-func (t *Tree) temporary(name string, raw []byte, mode fs.FileMode) (string, error) {
+// temporary writes a file beside the one it will become; done is called when that is
+// decided.
+func (t *Tree) temporary(name string, raw []byte, mode fs.FileMode) (temp string, done func(), err error) {
 	var id [6]byte
 	_, _ = rand.Read(id[:]) // never fails
-	temp := path.Join(path.Dir(name), TempPrefix+hex.EncodeToString(id[:]))
+	note := filepath.Join(t.writes, hex.EncodeToString(id[:]))
+	temp = path.Join(path.Dir(name), TempPrefix+filepath.Base(note))
+	if err := os.WriteFile(note, []byte(path.Dir(name)), 0o600); err != nil {
+		return "", nil, err
+	}
+	done = func() { _ = os.Remove(note) } // a note of what is gone is no harm
 	f, err := t.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return "", err
+		done()
+		return "", nil, err
 	}
 	_, err = f.Write(raw)
 	if err == nil {
@@ -277,8 +318,9 @@ func (t *Tree) temporary(name string, raw []byte, mode fs.FileMode) (string, err
 	}
 	if err != nil {
 		_ = t.root.Remove(temp)
+		done()
 	}
-	return temp, err
+	return temp, done, err
 }
 
 // lock makes changes of a file wait for each other.

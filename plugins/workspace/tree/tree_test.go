@@ -21,7 +21,7 @@ func newTree(t *testing.T) (*Tree, string) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	tr, err := Open(dir)
+	tr, err := Open(dir, filepath.Join(t.TempDir(), "writes"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,5 +248,48 @@ func TestLimits(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "g")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("g is there")
+	}
+}
+
+// What a killed process left half written goes at the next start, and only that.
+func TestWhatIsHalfWrittenIsRemoved(t *testing.T) {
+	dir, writes := t.TempDir(), filepath.Join(t.TempDir(), "writes")
+	open := func() *Tree {
+		t.Helper()
+		tr, err := Open(dir, writes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { tr.Close() })
+		return tr
+	}
+	tr := open()
+	if err := tr.folderFor("a/b/f"); err != nil {
+		t.Fatal(err)
+	}
+	left, _, err := tr.temporary("a/b/f", []byte("half"), 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := TempPrefix + "0123456789ab"
+	if err := os.WriteFile(filepath.Join(dir, theirs), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.Change("whole", put("whole")); err != nil {
+		t.Fatal(err)
+	}
+	if notes, err := os.ReadDir(writes); err != nil || len(notes) != 1 {
+		t.Errorf("%v, %v", notes, err)
+	}
+	if err := open().Sweep(); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{left: false, theirs: true, "whole": true, "a/b": true} {
+		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if notes, err := os.ReadDir(writes); err != nil || len(notes) != 0 {
+		t.Errorf("%v, %v", notes, err)
 	}
 }

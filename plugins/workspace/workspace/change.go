@@ -88,9 +88,9 @@ func (f *files) write(ctx context.Context, call *sdk.Call, in writeArgs) (sdk.Re
 	}
 	f.ledger.Knows(who, name, ledger.Of(fresh), document.Lines(in.Content))
 	if old == nil {
-		return sdk.Textf("wrote %s: a new file of %d bytes, %d lines", p, len(fresh), document.Lines(in.Content)), nil
+		return sdk.Textf("wrote %s: a new file of %s, %s", p, count(len(fresh), "byte"), count(document.Lines(in.Content), "line")), nil
 	}
-	return changed(fmt.Sprintf("wrote %s: %d bytes, %d before", p, len(fresh), len(old)), p, old, fresh), nil
+	return changed(fmt.Sprintf("wrote %s: %s, %d before", p, count(len(fresh), "byte"), len(old)), p, old, fresh), nil
 }
 
 type editArgs struct {
@@ -143,11 +143,7 @@ func (f *files) edit(ctx context.Context, call *sdk.Call, in editArgs) (sdk.Resu
 		return sdk.Result{}, err
 	}
 	f.ledger.Edited(reader(call), p.String(), ledger.Of(old), ledger.Of(fresh), lines)
-	what := "1 place"
-	if places > 1 {
-		what = fmt.Sprintf("%d places", places)
-	}
-	return changed(fmt.Sprintf("edited %s: %s, %d bytes, %d before", p, what, len(fresh), len(old)), p, old, fresh), nil
+	return changed(fmt.Sprintf("edited %s: %s, %s, %d before", p, count(places, "place"), count(len(fresh), "byte"), len(old)), p, old, fresh), nil
 }
 
 type deleteArgs struct {
@@ -191,7 +187,7 @@ func (f *files) pathTool() *sdk.Tool {
 				return sdk.Result{}, err
 			}
 			defer done()
-			if _, err := p.Root().Stat(p.rel); err != nil {
+			if err := p.Proper(p.rel); err != nil {
 				return sdk.Result{}, p.failure(err)
 			}
 			return sdk.TextResult(p.real()), nil

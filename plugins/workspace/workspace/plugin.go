@@ -42,11 +42,17 @@ func Plugin() *sdk.Plugin {
 		Sandbox:  sdk.Sandbox{Profile: "strict", Network: "none"},
 		Swap:     sdk.Handover, // two must not write one history
 		Activate: func(context.Context) error {
-			_, done, err := f.use()
-			if err == nil {
-				done()
+			s, done, err := f.use()
+			if err != nil {
+				return err
 			}
-			return err
+			defer done()
+			for _, one := range s.all {
+				if err := one.Sweep(); err != nil {
+					f.plugin.Logger().Warn("what was half written is still there", "workspace", one.name, "error", err)
+				}
+			}
+			return nil
 		},
 	}
 	return f.plugin

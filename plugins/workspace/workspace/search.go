@@ -43,7 +43,7 @@ func (f *files) search(ctx context.Context, _ *sdk.Call, in searchArgs) (sdk.Res
 	}
 	defer done()
 	r, err := search.Search(ctx, p.Root(), p.rel, search.Query{Pattern: in.Pattern, Literal: in.Literal, IgnoreCase: in.IgnoreCase,
-		Globs: in.Globs, Hidden: in.Hidden, All: in.NoIgnore, Before: in.Context, After: in.Context})
+		Globs: in.Globs, Hidden: in.Hidden, All: in.NoIgnore, Linked: p.Linked, Before: in.Context, After: in.Context})
 	switch {
 	case ctx.Err() != nil:
 		return sdk.Result{}, sdk.Errorf(sdk.Timeout, "the search of %q took too long after %d files; name a folder or globs", p, r.Searched)
@@ -62,12 +62,15 @@ func (f *files) search(ctx context.Context, _ *sdk.Call, in searchArgs) (sdk.Res
 // report writes what was found, file by file.
 func report(s *space, r search.Result, limit int, filesOnly bool) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d matching lines in %d files (%d searched", r.Total, r.Files, r.Searched)
+	fmt.Fprintf(&b, "%s in %s (%d searched", count(r.Total, "matching line"), count(r.Files, "file"), r.Searched)
 	if r.Binary > 0 {
 		fmt.Fprintf(&b, ", %d of them no text", r.Binary)
 	}
 	if r.Failed > 0 {
 		fmt.Fprintf(&b, ", %d could not be read", r.Failed)
+	}
+	if r.Linked > 0 {
+		fmt.Fprintf(&b, ", %d left out: they have several names (hard links)", r.Linked)
 	}
 	b.WriteString(")\n")
 	shown, at, last := 0, "", 0

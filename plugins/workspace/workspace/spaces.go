@@ -47,7 +47,7 @@ func openSpaces(p *sdk.Plugin, conf *settings) (*spaces, error) {
 	s.users.Store(1)
 	facts := p.Facts()
 	add := func(b block, prefix string) (*space, error) {
-		t, err := tree.Open(b.Path)
+		t, err := tree.Open(b.Path, filepath.Join(facts.DataDir, "writing", "in-"+b.Name))
 		if err != nil {
 			return nil, sdk.Errorf(sdk.Unavailable, "the folder of %s can't be opened: %w", label(b.Name), err)
 		}
@@ -241,6 +241,14 @@ func (p place) room(grow int64) error {
 		err = sdk.Errorf(sdk.TooLarge, "%q: %s has %d of %d bytes in use; %d more do not fit", p, label(p.name), used, p.quota, grow)
 	}
 	return err
+}
+
+// count is how many there are of a thing.
+func count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }
 
 func clip(s string, n int) string {

@@ -100,7 +100,7 @@ func TestNothingIsOverwrittenUnread(t *testing.T) {
 	r := w.Call("write_file", args("path", "a", "content", "mine\n"))
 	r.WantText("-changed\n+mine")
 	w.Call("write_file", args("path", "a", "content", "again\n")).WantText("wrote a")
-	w.Call("write_file", args("path", "new/b", "content", "again\n")).WantText("a new file of 6 bytes, 1 lines")
+	w.Call("write_file", args("path", "new/b", "content", "again\n")).WantText("a new file of 6 bytes, 1 line")
 	w.put("empty", "")
 	w.Call("write_file", args("path", "empty", "content", "x")).WantText("wrote empty")
 	w.Call("write_file", `{"path":"c","content":null}`).WantError("invalid_arguments", "null")
@@ -171,7 +171,7 @@ func TestListingAndSearching(t *testing.T) {
 	list([]string{".gitignore", ".hidden", "a.md", "b/c/y.md", "b/x.go", "out.log"}, "hidden", true)
 	list([]string{}, "path", "no/such")
 	r := w.Call("search_files", args("pattern", "needle", "context", 1))
-	if want := "2 matching lines in 1 files (3 searched)\n\nb/x.go\n1: needle here\n2- and\n3- more\n4: needle"; r.Text != want {
+	if want := "2 matching lines in 1 file (3 searched)\n\nb/x.go\n1: needle here\n2- and\n3- more\n4: needle"; r.Text != want {
 		t.Errorf("%q\nwant %q", r.Text, want)
 	}
 	w.Call("search_files", args("pattern", "needle", "ignore_case", true, "files_only", true)).WantText("\na.md\nb/x.go")
@@ -197,6 +197,14 @@ func TestSeveralWorkspacesAndTheSharedFolder(t *testing.T) {
 	w.Call("read_file", args("path", filepath.Join(w.SharedDir, "results/r.txt"))).WantText("shared")
 	w.Call("list_files", args("path", "/shared")).WantText(`"/shared/results/r.txt"`)
 	w.Call("search_files", args("pattern", "doc", "path", "docs:")).WantText("docs:d.md")
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.WriteFile(outside, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(outside, filepath.Join(docs, "hard.md")); err != nil {
+		t.Fatal(err)
+	}
+	w.Call("file_get_path", args("path", "docs:hard.md")).WantError("invalid_arguments", "hard links")
 	if r := w.Call("file_get_path", args("path", "docs:d.md")); r.Text != filepath.Join(docs, "d.md") {
 		t.Errorf("%q", r.Text)
 	}
