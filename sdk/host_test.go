@@ -207,7 +207,7 @@ func TestSharedFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := s.Call("go", `{}`)
-	r.WantText("invalid_arguments invalid_arguments invalid_arguments execution_failed not_found invalid_arguments invalid_arguments too_large")
+	r.WantText("invalid_arguments invalid_arguments invalid_arguments invalid_arguments not_found invalid_arguments invalid_arguments too_large")
 	want := sdk.FileRef{Path: "/shared/results/deep/out.json", Name: "out.json", Size: 7, MIME: "application/json"}
 	if len(r.Files) != 1 || r.Files[0] != want {
 		t.Errorf("%+v", r.Files)

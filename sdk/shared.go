@@ -232,9 +232,13 @@ func sharedError(name string, err error) error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return Errorf(NotFound, "there is no file %q: %w", name, cause)
+		e := Errorf(NotFound, "there is no file %q", name)
+		e.cause = cause
+		return e
 	case errors.Is(err, fs.ErrPermission):
 		return Errorf(Denied, "%q may not be touched: %w", name, cause)
+	case strings.Contains(cause.Error(), "escapes"): // as os.Root says it
+		return Errorf(InvalidArguments, "%q leads out of the shared folder", name)
 	}
 	return fmt.Errorf("%q: %w", name, cause)
 }

@@ -39,6 +39,7 @@ func New() *Renderer {
 // Errors of documents.
 var (
 	ErrPassword = errors.New("it is protected by a password")
+	ErrFormat   = errors.New("it is no PDF that can be read")
 	ErrPages    = errors.New("no such pages")
 )
 
@@ -84,7 +85,8 @@ func (r *Renderer) render(ctx context.Context, raw []byte, first, last, most int
 	if errors.Is(err, pdferrors.ErrPassword) {
 		return nil, 0, ErrPassword
 	} else if err != nil {
-		return nil, 0, err
+		// Its reader says why by a number and a word.
+		return nil, 0, ErrFormat
 	}
 	count, err := machine.FPDF_GetPageCount(&requests.FPDF_GetPageCount{Document: opened.Document})
 	if err != nil {
