@@ -66,3 +66,11 @@ plugin "llm" {
 plugin "analyze" {
   grants = ["shared", "tool:llm_generate", "tool:llm_models"]
 }
+
+# Fires what agents schedule; a task that calls a tool needs "tool:NAME" here too.
+plugin "scheduling" {
+  grants = ["runs"]
+  # config {
+  #   time_zone = "Europe/Vienna"
+  # }
+}

@@ -200,7 +200,10 @@ func (h *Host) wire() error {
 			Budget: cfg.Session.ListBudget, Hold: cfg.Policy.ApprovalReplyAfter, Log: h.log.Named("mcp")},
 	}
 	h.API.MCP.Media, h.API.MCP.File = h.API.Media, h.API.File
-	h.store.OnInbox(h.API.MCP.InboxChanged)
+	h.store.OnInbox(func(session string) {
+		h.API.MCP.InboxChanged(session)
+		h.events.Publish(event.Event{Type: "inbox.changed", Session: session}, nil)
+	})
 	if cfg.HTTP != nil {
 		name, _, err := net.SplitHostPort(cfg.HTTP.Address)
 		h.API.Loopback = err == nil && config.Loopback(name)

@@ -192,7 +192,11 @@ func (s *service) PublishEvent(ctx context.Context, r *pluginv1.PublishEventRequ
 		if len(r.Text)+len(r.Data) > maxInboxText || len(r.Kind) > 64 || len(r.DedupId) > 128 {
 			return 0, fault.New(fault.StateTooLarge, "an inbox entry has at most %d bytes", maxInboxText)
 		}
-		item := store.InboxItem{Session: sc.session.ID, Agent: sc.agent.Name, Kind: r.Kind, Text: r.Text, Data: r.Data, At: time.Now().UTC()}
+		to, err := s.Sessions.Inbox(ctx, sc.agent, sc.session)
+		if err != nil {
+			return 0, err
+		}
+		item := store.InboxItem{Session: to.ID, Agent: sc.agent.Name, Kind: r.Kind, Text: r.Text, Data: r.Data, At: time.Now().UTC()}
 		if r.DedupId != "" {
 			item.DedupID = s.who.plugin + "/" + r.DedupId
 		}
@@ -291,7 +295,7 @@ func (s *service) DeriveRun(ctx context.Context, r *pluginv1.DeriveRunRequest) (
 	if err := errors.Join(s.live(), s.grant("runs")); err != nil {
 		return nil, wire(err)
 	}
-	handle, err := s.Sessions.Derive(ctx, s.who.plugin, r.Handle, r.Namespace, r.Profile)
+	handle, err := s.Sessions.Derive(ctx, s.who.plugin, r.Handle, r.Namespace, r.Profile, time.Duration(r.TtlMs)*time.Millisecond)
 	if err != nil {
 		return nil, wire(err)
 	}

@@ -41,7 +41,8 @@ var shipped = func() map[string]shippedTool {
 	add("browser", "research", standard, "browser_render") // internal; web's grant is the gate
 	add("scripts", "scripts", elevated, "execute_python_script")
 	add("scheduling", "scheduling", standard, "schedule_task", "list_scheduled_tasks", "cancel_scheduled_task",
-		"pause_scheduled_task", "resume_scheduled_task", "run_scheduled_task")
+		"pause_scheduled_task", "resume_scheduled_task", "run_scheduled_task",
+		"schedule_board") // internal: the command line and the dashboard
 	add("mcp", "mcp", standard, "mcp_list_services", "mcp_get_service_details", "mcp_find_tools", "mcp_list_resources",
 		"mcp_answer", "mcp_cancel_task", "mcp_invoke_tool")
 	add("mcp", "mcp", elevated, "mcp_read_resource", "mcp_get_prompt")

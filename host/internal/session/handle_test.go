@@ -1,8 +1,10 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/fault"
 )
@@ -31,7 +33,7 @@ func TestHandlesBelongToTheirPlugin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := ss.ByHandle(t.Context(), "two", h)
 			bad(t, "another plugin's", err, fault.BadHandle)
-			_, err = ss.Derive(t.Context(), "two", h, "subagent/x", "")
+			_, err = ss.Derive(t.Context(), "two", h, "subagent/x", "", 0)
 			bad(t, "derived by another plugin", err, fault.BadHandle)
 			bad(t, "released by another plugin", ss.Release(t.Context(), "two", h), fault.BadHandle)
 			agent, got, err := ss.ByHandle(t.Context(), "one", h)
@@ -62,7 +64,7 @@ func TestDerivedRunsShareNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			run, err := ss.Derive(t.Context(), plugin, h, "patrol/daily", "")
+			run, err := ss.Derive(t.Context(), plugin, h, "patrol/daily", "", 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +76,7 @@ func TestDerivedRunsShareNothing(t *testing.T) {
 				t.Errorf("%s of %s and %s share %q", plugin, a, who, got.Namespace)
 			}
 			seen[got.Namespace] = plugin + " of " + a
-			again, err := ss.Derive(t.Context(), plugin, h, "patrol/daily", "")
+			again, err := ss.Derive(t.Context(), plugin, h, "patrol/daily", "", 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,23 +101,88 @@ func TestDerivedRunsAreBounded(t *testing.T) {
 	}
 	last := ""
 	for i := range maxRuns {
-		if last, err = ss.Derive(t.Context(), "one", h, fmt.Sprintf("wisp/%d", i), ""); err != nil {
+		if last, err = ss.Derive(t.Context(), "one", h, fmt.Sprintf("wisp/%d", i), "", 0); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err = ss.Derive(t.Context(), "one", h, "wisp/more", "")
+	_, err = ss.Derive(t.Context(), "one", h, "wisp/more", "", 0)
 	bad(t, "one more", err, fault.RunLimit)
 	other, err := ss.Handle(t.Context(), "two", ann, s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ss.Derive(t.Context(), "two", other, "wisp/more", ""); err != nil {
+	if _, err := ss.Derive(t.Context(), "two", other, "wisp/more", "", 0); err != nil {
 		t.Errorf("another plugin is held up: %v", err)
 	}
 	if err := ss.Release(t.Context(), "one", last); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ss.Derive(t.Context(), "one", h, "wisp/more", ""); err != nil {
+	if _, err := ss.Derive(t.Context(), "one", h, "wisp/more", "", 0); err != nil {
 		t.Errorf("after a release: %v", err)
+	}
+}
+
+// A run that was given a time ends with it, and makes room.
+func TestRunsEndWithTheirTime(t *testing.T) {
+	ss := newSessions(t)
+	s, err := ss.Open(t.Context(), ann, "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := ss.Handle(t.Context(), "one", ann, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range maxRuns {
+		if _, err := ss.Derive(t.Context(), "one", h, "patrol/daily", "", time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run, err := ss.Derive(t.Context(), "one", h, "patrol/daily", "", 50*time.Millisecond)
+	if err != nil {
+		t.Fatalf("runs that are over take room: %v", err)
+	}
+	if _, _, err := ss.ByHandle(t.Context(), "one", run); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for err = nil; err == nil && time.Now().Before(deadline); _, _, err = ss.ByHandle(t.Context(), "one", run) {
+		time.Sleep(time.Millisecond)
+	}
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Ref != fault.BadHandle {
+		t.Errorf("a run that is over: %v", err)
+	}
+}
+
+// What is for a run of a scheduled task is told in a session that its agent can
+// open, and no other agent.
+func TestPatrolInbox(t *testing.T) {
+	ss := newSessions(t)
+	s, err := ss.Open(t.Context(), ann, "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := ss.Handle(t.Context(), "one", ann, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ss.Open(t.Context(), bob, "patrol:ann:daily"); err == nil {
+		t.Error("bob opens a session that is ann's by its name")
+	}
+	run, err := ss.Derive(t.Context(), "one", h, "patrol/daily", "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent, at, err := ss.ByHandle(t.Context(), "one", run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := ss.Inbox(t.Context(), agent, at)
+	if err != nil || to.ID != "patrol:ann:daily" {
+		t.Errorf("%v %v", to, err)
+	}
+	if own, err := ss.Inbox(t.Context(), ann, s); err != nil || own != s {
+		t.Errorf("of a session: %v %v", own, err)
 	}
 }

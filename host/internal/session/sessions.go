@@ -55,6 +55,7 @@ type held struct {
 	plugin  string
 	agent   string
 	profile string
+	expires time.Time // zero = it doesn't
 	session *Session
 }
 
@@ -78,6 +79,9 @@ func (ss *Sessions) Open(ctx context.Context, agent *policy.Agent, id string) (*
 		return nil, fault.New(fault.BadArguments, "a session id has 1 to 128 letters, digits and . _ : -")
 	}
 	if whose, ok := strings.CutPrefix(id, defaultPrefix); ok && whose != agent.Name {
+		return nil, unknown(id)
+	}
+	if whose, ok := strings.CutPrefix(id, patrolPrefix); ok && !strings.HasPrefix(whose, agent.Name+":") {
 		return nil, unknown(id)
 	}
 	// Others are not held up while the store is asked.
@@ -236,7 +240,7 @@ func (ss *Sessions) Handle(ctx context.Context, plugin string, agent *policy.Age
 	s.handles[key] = row.Handle
 	s.mu.Unlock()
 	ss.mu.Lock()
-	ss.held[row.Handle] = held{plugin, agent.Name, agent.Profile, s}
+	ss.held[row.Handle] = held{plugin: plugin, agent: agent.Name, profile: agent.Profile, session: s}
 	ss.mu.Unlock()
 	return row.Handle, nil
 }
@@ -246,6 +250,10 @@ func (ss *Sessions) Handle(ctx context.Context, plugin string, agent *policy.Age
 func (ss *Sessions) ByHandle(ctx context.Context, plugin, handle string) (*policy.Agent, *Session, error) {
 	ss.mu.Lock()
 	x, ok := ss.held[handle]
+	if ok && !x.expires.IsZero() && time.Now().After(x.expires) {
+		delete(ss.held, handle)
+		ok = false // and the store says so too
+	}
 	ss.mu.Unlock()
 	var row store.Handle
 	if !ok {
@@ -257,7 +265,7 @@ func (ss *Sessions) ByHandle(ctx context.Context, plugin, handle string) (*polic
 		if !found || (!row.Derived && time.Since(row.LastUsed) > Idle) {
 			return nil, nil, badHandle(plugin)
 		}
-		x = held{plugin: row.Plugin, agent: row.Agent, profile: row.Profile}
+		x = held{plugin: row.Plugin, agent: row.Agent, profile: row.Profile, expires: row.Expires}
 	}
 	if x.plugin != plugin {
 		return nil, nil, badHandle(plugin)
@@ -317,8 +325,8 @@ func (ss *Sessions) Touch(ctx context.Context) error {
 // Derive mints a handle for a run of its own (subagent/{id}, wisp/{id},
 // patrol/{task}) below an existing handle, with a profile no wider than it. What it
 // remembers under this name is its plugin's and its agent's alone, whatever names
-// others choose. It lives until Release.
-func (ss *Sessions) Derive(ctx context.Context, plugin, handle, namespace, profile string) (string, error) {
+// others choose. It lives until Release, or for ttl when that is not zero.
+func (ss *Sessions) Derive(ctx context.Context, plugin, handle, namespace, profile string, ttl time.Duration) (string, error) {
 	agent, _, err := ss.ByHandle(ctx, plugin, handle)
 	if err != nil {
 		return "", err
@@ -329,6 +337,9 @@ func (ss *Sessions) Derive(ctx context.Context, plugin, handle, namespace, profi
 	row := store.Handle{Handle: "r_" + rand.Text(), Plugin: plugin, Agent: agent.Name, Namespace: namespace + "@" + plugin + "@" + agent.Name,
 		Profile: narrower(agent.Profile, profile), Derived: true, LastUsed: time.Now()}
 	row.Session = row.Handle
+	if ttl > 0 {
+		row.Expires = row.LastUsed.Add(ttl)
+	}
 	admitted, err := ss.db.HandleDerive(ctx, row, maxRuns)
 	if err != nil {
 		return "", err
@@ -337,6 +348,22 @@ func (ss *Sessions) Derive(ctx context.Context, plugin, handle, namespace, profi
 		return "", fault.New(fault.RunLimit, "plugin %q has %d derived runs open and releases none", plugin, maxRuns)
 	}
 	return row.Handle, nil
+}
+
+// patrolPrefix begins the id of the session in which an agent is told what a
+// scheduled task of its own found due.
+const patrolPrefix = "patrol:"
+
+// Inbox is the session in whose inbox something for a session is put. For a run
+// below patrol/TASK, which ends with what it was derived for, that is the session
+// patrol:AGENT:TASK of its agent, which stays and which the agent can open.
+func (ss *Sessions) Inbox(ctx context.Context, agent *policy.Agent, s *Session) (*Session, error) {
+	task, ok := strings.CutPrefix(s.Namespace, "patrol/")
+	if !ok {
+		return s, nil
+	}
+	task, _, _ = strings.Cut(task, "@")
+	return ss.Open(ctx, agent, patrolPrefix+agent.Name+":"+task)
 }
 
 // Release ends a derived run.

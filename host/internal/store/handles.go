@@ -72,8 +72,8 @@ func (s *Store) HandlePut(ctx context.Context, h Handle) error {
 func (s *Store) HandleDerive(ctx context.Context, h Handle, most int) (admitted bool, err error) {
 	err = s.in(ctx, "write a derived handle", func(ctx context.Context, tx *sql.Tx) error {
 		res, err := tx.ExecContext(ctx, `INSERT INTO handles (`+handleColumns+`) SELECT ?, ?, ?, ?, ?, ?, 1, ?, ?
-			WHERE (SELECT count(*) FROM handles WHERE plugin = ? AND derived = 1) < ?`,
-			h.Handle, h.Plugin, h.Agent, h.Session, h.Namespace, h.Profile, ms(h.Expires), ms(h.LastUsed), h.Plugin, most)
+			WHERE (SELECT count(*) FROM handles WHERE plugin = ? AND derived = 1 AND (expires = 0 OR expires > ?)) < ?`,
+			h.Handle, h.Plugin, h.Agent, h.Session, h.Namespace, h.Profile, ms(h.Expires), ms(h.LastUsed), h.Plugin, ms(s.now()), most)
 		if err != nil {
 			return err
 		}
