@@ -34,7 +34,7 @@ func Start(ctx context.Context, spec Spec) (*Child, error) { return StartAs(ctx,
 
 // StartAs is Start; there are no user ids to give.
 func StartAs(ctx context.Context, spec Spec, _ int) (*Child, error) {
-	if !spec.NoNamespaces || !spec.KeepNetwork || spec.Root != nil || spec.Files != nil || spec.Limits != (Limits{}) {
+	if !spec.NoNamespaces || !spec.KeepNetwork || spec.Root != nil || spec.Files != nil || spec.Limits != (Limits{}) || spec.FewCalls {
 		return nil, fmt.Errorf("child %s: walls: %w", spec.Path, ErrUnsupported)
 	}
 	if len(spec.Args) == 0 {

@@ -52,6 +52,7 @@ func beProgram() int {
 	}{
 		{"no new namespaces", o.forbidNamespaces},
 		{"working folder", func() error { return os.Chdir(o.Spec.Dir) }},
+		{"bounds", dropBounds}, // while the powers to do it are there
 		{"user", o.dropUser},
 		{"capabilities", dropCapabilities},
 		// A change of user or powers has untied this process from its init.
@@ -59,6 +60,7 @@ func beProgram() int {
 		{"no_new_privs", func() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }},
 		{"Landlock", o.restrictFiles},
 		{"limits", o.Spec.Limits.set},
+		{"seccomp", o.restrictCalls}, // last: the steps before it need some of the calls
 	} {
 		if err := step.do(); err != nil {
 			return fail(errFD, step.what, err)
@@ -99,20 +101,25 @@ func (o order) dropUser() error {
 	return syscall.Setuid(o.UID)
 }
 
+// dropBounds empties the set of powers that a program can ever get.
+func dropBounds() error {
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+			if errors.Is(err, unix.EPERM) && os.Geteuid() != 0 {
+				return nil // no power to shrink the set with, so none to give up
+			}
+			return err
+		}
+	}
+	return nil
+}
+
 // dropCapabilities takes every power from this thread, for good: root's exec
 // would give them back without the secure bits.
 func dropCapabilities() error {
 	const noRoot = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<5 // NOROOT, NO_SETUID_FIXUP, their locks, KEEP_CAPS locked
 	if err := unix.Prctl(unix.PR_SET_SECUREBITS, noRoot, 0, 0, 0); err != nil && (os.Geteuid() == 0 || !errors.Is(err, unix.EPERM)) {
 		return err
-	}
-	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
-			if errors.Is(err, unix.EPERM) && os.Geteuid() != 0 {
-				break // no power to shrink the set with, so none to give up
-			}
-			return err
-		}
 	}
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return err

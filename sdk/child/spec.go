@@ -39,6 +39,11 @@ type Spec struct {
 	// do for their sandbox.
 	AllowNamespaces bool
 
+	// FewCalls closes the system calls that break-outs begin with, by seccomp: mounts
+	// and namespaces, tracing, keys, BPF, io_uring, and sockets of all families but
+	// unix. A program of another architecture is killed.
+	FewCalls bool
+
 	Limits Limits
 	// Grace is the time between SIGTERM and SIGKILL when the context ends or Stop
 	// is called; 0 = none.

@@ -46,6 +46,7 @@ type specJSON struct {
 	Root                 *Root
 	Files                *Files
 	AllowNamespaces      bool
+	FewCalls             bool
 	Limits               Limits
 }
 
@@ -92,7 +93,7 @@ func StartAs(ctx context.Context, spec Spec, uid int) (*Child, error) {
 	c := &Child{spec: spec, done: make(chan struct{})}
 	o := order{UID: -1, Files: len(spec.ExtraFiles), Spec: specJSON{
 		Path: spec.Path, Args: spec.Args, Env: spec.Env, Dir: spec.Dir, NoNamespaces: spec.NoNamespaces,
-		OwnNet: !spec.KeepNetwork, Root: spec.Root, Files: spec.Files, AllowNamespaces: spec.AllowNamespaces, Limits: spec.Limits,
+		OwnNet: !spec.KeepNetwork, Root: spec.Root, Files: spec.Files, AllowNamespaces: spec.AllowNamespaces, FewCalls: spec.FewCalls, Limits: spec.Limits,
 	}}
 	if uid != os.Geteuid() {
 		o.UID = uid

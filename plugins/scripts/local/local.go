@@ -1,0 +1,249 @@
+//go:build unix
+
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/run"
+	"github.com/bulkhead-dev/bulkhead/sdk/child"
+)
+
+const (
+	insideSelf = "/run/keeper"
+	// endTime is what a keeper has, past the script's own time, to send the files.
+	endTime = 5 * time.Second
+	inSize  = 64 << 20 // of /in: the script and its input
+)
+
+// Options of a runner.
+type Options struct {
+	Shared       string            // real folder that scripts read as /shared; empty = none
+	Interpreters map[string]string // path of the interpreter of each language
+	Limits       run.Limits        // of every run
+	Warm         int               // sandboxes kept ready
+	Log          *slog.Logger
+}
+
+// Runner runs scripts behind walls on this machine.
+type Runner struct {
+	o      Options
+	ctx    context.Context // of all sandboxes
+	cancel context.CancelFunc
+
+	mu    sync.Mutex
+	warm  []*sandbox
+	busy  sync.WaitGroup // those that fill the pool, and those that run
+	ended bool
+}
+
+// New makes a runner and tries its walls out; the error says what is missing.
+func New(ctx context.Context, o Options) (*Runner, error) {
+	r := &Runner{o: o}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	if len(o.Interpreters) == 0 {
+		r.cancel()
+		return nil, &run.Failure{Runner: r.Name(), Reason: "no interpreter is installed; Debian's package python3 has one"}
+	}
+	if err := r.test(ctx); err != nil {
+		r.Close()
+		return nil, err
+	}
+	r.fill()
+	return r, nil
+}
+
+// Name is "namespaces".
+func (r *Runner) Name() string { return "namespaces" }
+
+// Languages are those with an interpreter.
+func (r *Runner) Languages() (all []string) {
+	for l := range r.o.Interpreters {
+		all = append(all, l)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Close ends all sandboxes and waits for them.
+func (r *Runner) Close() {
+	r.mu.Lock()
+	r.ended = true
+	warm := r.warm
+	r.warm = nil
+	r.mu.Unlock()
+	r.cancel()
+	for _, s := range warm {
+		s.end()
+	}
+	r.busy.Wait()
+}
+
+// Run runs a script in a sandbox that nothing ran in before.
+func (r *Runner) Run(ctx context.Context, s run.Spec) (run.Result, error) {
+	r.mu.Lock()
+	if r.ended {
+		r.mu.Unlock()
+		return run.Result{}, &run.Failure{Runner: r.Name(), Reason: "it is closed"}
+	}
+	r.busy.Add(1)
+	r.mu.Unlock()
+	defer r.busy.Done()
+	if r.o.Interpreters[s.Language] == "" {
+		return run.Result{}, &run.Failure{Runner: r.Name(), Reason: fmt.Sprintf("there is no interpreter for %s here", s.Language)}
+	}
+	s.Limits = r.o.Limits
+	box := r.take(s)
+	if box == nil {
+		var err error
+		if box, err = r.start(ctx, s.Language, s.Packages); err != nil {
+			return run.Result{}, err
+		}
+	}
+	defer r.fill()
+	return box.run(ctx, s)
+}
+
+// take gives a sandbox that is ready; nil when there is none.
+func (r *Runner) take(s run.Spec) *sandbox {
+	if s.Language != run.Python || s.Packages != "" {
+		return nil
+	}
+	for {
+		r.mu.Lock()
+		if len(r.warm) == 0 {
+			r.mu.Unlock()
+			return nil
+		}
+		box := r.warm[0]
+		r.warm = r.warm[1:]
+		r.mu.Unlock()
+		if box.lives() {
+			return box
+		}
+		box.end()
+	}
+}
+
+// fill starts sandboxes ahead, in the background, up to as many as are kept.
+func (r *Runner) fill() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended || len(r.warm) >= r.o.Warm || r.o.Interpreters[run.Python] == "" {
+		return
+	}
+	r.busy.Go(func() {
+		for {
+			r.mu.Lock()
+			full := r.ended || len(r.warm) >= r.o.Warm
+			r.mu.Unlock()
+			if full {
+				return
+			}
+			box, err := r.start(r.ctx, run.Python, "")
+			if err != nil {
+				if r.ctx.Err() == nil {
+					r.o.Log.Warn("no sandbox could be made ready", "error", err)
+				}
+				return
+			}
+			r.mu.Lock()
+			full = r.ended || len(r.warm) >= r.o.Warm
+			if !full {
+				r.warm = append(r.warm, box)
+			}
+			r.mu.Unlock()
+			if full {
+				box.end()
+				return
+			}
+		}
+	})
+}
+
+// start makes a sandbox. ctx bounds the start only.
+func (r *Runner) start(ctx context.Context, language, packages string) (*sandbox, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	jobR, jobW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer jobR.Close()
+	reportR, reportW, err := os.Pipe()
+	if err != nil {
+		jobW.Close()
+		return nil, err
+	}
+	defer reportW.Close()
+	box := &sandbox{job: jobW, report: reportR}
+	spec := r.spec(language, self, packages)
+	spec.Stdin, spec.Stdout, spec.Stderr, spec.ExtraFiles = jobR, &box.out, &box.err, []*os.File{reportW}
+	begun := make(chan struct{})
+	defer close(begun)
+	life, stop := context.WithCancel(r.ctx)
+	go func() { // whoever waits for the start may leave
+		select {
+		case <-ctx.Done():
+			select {
+			case <-begun:
+			default:
+				stop()
+			}
+		case <-begun:
+		}
+	}()
+	box.stop = stop
+	if box.child, err = child.Start(life, spec); err != nil {
+		stop()
+		jobW.Close()
+		reportR.Close()
+		return nil, errors.Join(ctx.Err(), &run.Failure{Runner: r.Name(), Reason: err.Error()})
+	}
+	return box, nil
+}
+
+// spec is a sandbox's walls.
+func (r *Runner) spec(language, self, packages string) child.Spec {
+	l := r.o.Limits
+	var mounts []child.Mount
+	for _, m := range child.SystemMounts() {
+		switch m.Target {
+		case "/tmp", "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group", "/etc/ssl", "/etc/ca-certificates", "/etc/pki":
+		default:
+			mounts = append(mounts, m)
+		}
+	}
+	mounts = append(mounts,
+		child.Mount{Target: "/tmp", Writable: true, Size: l.Disk},
+		child.Mount{Target: "/out", Writable: true, Size: l.Disk},
+		child.Mount{Target: "/in", Writable: true, Size: inSize},
+		child.Mount{Target: insideSelf, Source: self},
+	)
+	if r.o.Shared != "" {
+		mounts = append(mounts, child.Mount{Target: "/shared", Source: r.o.Shared})
+	}
+	if packages != "" {
+		mounts = append(mounts, child.Mount{Target: "/deps", Source: packages})
+	}
+	return child.Spec{
+		Path: insideSelf, Args: []string{keeperName, language, "/", r.o.Interpreters[language]}, Dir: "/",
+		Root: &child.Root{Mounts: mounts}, FewCalls: true,
+		Limits: child.Limits{Data: l.Memory, Processes: l.Processes + keeperTasks, OpenFiles: 256, FileSize: l.Disk},
+	}
+}
+
+// keeperTasks is how many threads a keeper has, which count as the script's.
+const keeperTasks = 16
