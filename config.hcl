@@ -29,6 +29,11 @@ plugin "workspace" {
   # }
 }
 
+# Runs Python in a sandbox: /usr/bin/python3, if it is installed.
+plugin "scripts" {
+  grants = ["shared"]
+}
+
 # Renders pages with Debian's chromium, if it is installed.
 plugin "browser" {
   grants = ["shared"]

@@ -82,7 +82,7 @@ func (w *world) install(name string) string {
 	from := testbin.Build(w.t, map[string]string{
 		"fixture": module + "host/internal/e2e/fixture", "web": module + "plugins/web", "browser": module + "plugins/browser", "testplugin": module + "host/internal/testplugin", "ticker": module + "host/internal/e2e/ticker",
 		"hostile": module + "host/internal/e2e/hostile", "notes": module + "host/internal/e2e/notes",
-		"workspace": module + "plugins/workspace", "llm": module + "plugins/llm", "analyze": module + "plugins/analyze", "mcp": module + "plugins/mcp", "scheduling": module + "plugins/scheduling",
+		"workspace": module + "plugins/workspace", "llm": module + "plugins/llm", "analyze": module + "plugins/analyze", "scripts": module + "plugins/scripts", "mcp": module + "plugins/mcp", "scheduling": module + "plugins/scheduling",
 	}[name])
 	to := filepath.Join(w.dir, "plugins", "bulkhead-plugin-"+name)
 	if err := os.Link(from, to); err != nil {

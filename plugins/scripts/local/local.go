@@ -72,18 +72,18 @@ func (r *Runner) Languages() (all []string) {
 	return all
 }
 
-// Close ends all sandboxes and waits for them.
+// Close ends the sandboxes that wait, and waits for those that run.
 func (r *Runner) Close() {
 	r.mu.Lock()
 	r.ended = true
 	warm := r.warm
 	r.warm = nil
 	r.mu.Unlock()
-	r.cancel()
 	for _, s := range warm {
 		s.end()
 	}
 	r.busy.Wait()
+	r.cancel()
 }
 
 // Run runs a script in a sandbox that nothing ran in before.

@@ -87,7 +87,8 @@ type Runner interface {
 	// Run runs a script. An error is that of the runner; what a script does wrong is a
 	// Result. When ctx ends the run is ended, and ctx's error given.
 	Run(ctx context.Context, s Spec) (Result, error)
-	// Close ends what runs and waits for it.
+	// Close begins nothing more and waits for what runs: whoever is in a hurry ends the
+	// contexts of that.
 	Close()
 }
 

@@ -1,0 +1,128 @@
+package scripts
+
+import (
+	"context"
+	_ "embed"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/local"
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/run"
+	"github.com/bulkhead-dev/bulkhead/sdk"
+)
+
+// Version of the plugin.
+const Version = "0.1.0"
+
+//go:embed guide.md
+var guide string
+
+// testTime is what the trial of a runner may take.
+const testTime = 30 * time.Second
+
+// scripts is the plugin at work.
+type scripts struct {
+	plugin *sdk.Plugin
+	conf   *sdk.Config[settings]
+
+	mu     sync.Mutex
+	runner run.Runner
+	slots  chan struct{} // one for each script that may run
+	fault  string        // why there is no runner
+}
+
+// Plugin builds the plugin.
+func Plugin() *sdk.Plugin {
+	s := &scripts{conf: sdk.NewConfig(defaults())}
+	s.conf.Validate = validate
+	s.conf.Reconfigure = func(ctx context.Context, _, now *settings) (bool, error) { return true, s.apply(ctx, now) }
+	s.plugin = &sdk.Plugin{
+		Name: "scripts", Version: Version,
+		Settings: s.conf,
+		Grants:   []string{"shared"},
+		Sandbox:  sdk.Sandbox{Profile: "launcher", Network: "none"},
+		Activate: func(ctx context.Context) error { return s.apply(ctx, s.conf.Get()) },
+		Drain:    func(context.Context, string) error { s.close(); return nil },
+		Health:   s.health,
+	}
+	return s.plugin
+}
+
+// apply makes the runner of the settings, and offers the tool if there is one. What
+// runs on the old one goes on there.
+func (s *scripts) apply(ctx context.Context, now *settings) error {
+	ctx, cancel := context.WithTimeout(ctx, testTime)
+	defer cancel()
+	fresh, err := s.open(ctx, now)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	s.mu.Lock()
+	old := s.runner
+	s.runner, s.slots, s.fault = fresh, make(chan struct{}, now.Runs), ""
+	if err != nil {
+		s.runner, s.fault = nil, err.Error()
+	}
+	s.mu.Unlock()
+	if old != nil {
+		go old.Close() // once its runs have ended
+	}
+	if err != nil {
+		// Without walls nothing is run, and a tool that can't run is not offered.
+		s.plugin.Logger().Warn("scripts can't be run here", "reason", err)
+		s.plugin.Offers().Remove("scripts")
+		return nil
+	}
+	return s.plugin.Offers().Set("scripts", sdk.Offer{Tools: []*sdk.Tool{s.tool(fresh.Languages())},
+		Guides: []sdk.Guide{{Name: "scripts", Summary: "Running scripts: what they can reach, files, limits.", Markdown: guide}}})
+}
+
+func (s *scripts) open(ctx context.Context, now *settings) (run.Runner, error) {
+	found := map[string]string{}
+	for _, l := range now.Languages {
+		if i := slices.IndexFunc(programs[l], installed); i >= 0 {
+			found[l] = programs[l][i]
+		}
+	}
+	facts := s.plugin.Facts()
+	shared := ""
+	if slices.Contains(facts.Granted, "shared") {
+		shared = facts.SharedDir
+	}
+	r, err := local.New(ctx, local.Options{Shared: shared, Interpreters: found, Warm: now.Warm, Log: s.plugin.Logger(),
+		Limits: run.Limits{Memory: int64(now.Memory), Processes: int64(now.Processes), Disk: int64(now.Disk), Output: int(now.Output)}})
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func installed(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+func (s *scripts) close() {
+	s.mu.Lock()
+	old := s.runner
+	s.runner, s.fault = nil, "the plugin is stopping"
+	s.mu.Unlock()
+	if old != nil {
+		old.Close()
+	}
+}
+
+func (s *scripts) health(context.Context) sdk.Health {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.fault != "":
+		return sdk.Health{Degraded: true, Detail: "scripts can't be run here: " + s.fault}
+	case s.runner == nil:
+		return sdk.Health{}
+	}
+	return sdk.Health{Detail: "runner " + s.runner.Name() + " for " + strings.Join(s.runner.Languages(), ", ") + "; its walls were tried"}
+}

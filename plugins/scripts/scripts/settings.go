@@ -1,0 +1,71 @@
+package scripts
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/run"
+	"github.com/bulkhead-dev/bulkhead/sdk"
+)
+
+// settings of the plugin, as in its config block.
+type settings struct {
+	Runner    string       `hcl:"runner,optional" doc:"Where scripts run: auto, or local (namespaces of this machine)."`
+	Languages []string     `hcl:"languages,optional" doc:"What may be run: python, javascript, shell."`
+	Timeout   sdk.Duration `hcl:"timeout,optional" doc:"Time of a script that names none."`
+	Memory    sdk.Size     `hcl:"memory,optional" doc:"Memory of a script and all its processes."`
+	Disk      sdk.Size     `hcl:"disk,optional" doc:"Bytes of /tmp, and again of /out."`
+	Output    sdk.Size     `hcl:"output,optional" doc:"Bytes kept of what a script prints, of each stream."`
+	Processes int          `hcl:"processes,optional" doc:"Processes and threads of a script."`
+	Runs      int          `hcl:"runs,optional" doc:"Scripts that run at a time; others wait."`
+	Warm      int          `hcl:"warm,optional" doc:"Sandboxes kept ready."`
+}
+
+func defaults() settings {
+	return settings{Runner: "auto", Languages: []string{run.Python}, Timeout: sdk.Duration(30 * time.Second), Memory: 256 << 20, Disk: 64 << 20, Output: 64 << 10, Processes: 32, Runs: 4, Warm: 2}
+}
+
+// longest is what a script may ask for.
+const longest = 300 * time.Second
+
+var programs = map[string][]string{
+	run.Python:     {"/usr/bin/python3"},
+	run.JavaScript: {"/usr/bin/node", "/usr/bin/nodejs"},
+	run.Shell:      {"/bin/sh"},
+}
+
+func validate(_ context.Context, s *settings) sdk.Diagnostics {
+	var d sdk.Diagnostics
+	if s.Runner != "auto" && s.Runner != "local" {
+		d.Errorf(sdk.Attr("runner"), "auto or local is wanted here, not %q", s.Runner)
+	}
+	if len(s.Languages) == 0 {
+		d.Errorf(sdk.Attr("languages"), "at least one of python, javascript and shell is wanted here")
+	}
+	for i, l := range s.Languages {
+		if programs[l] == nil || slices.Index(s.Languages, l) < i {
+			d.Errorf(sdk.Attr("languages").Index(i), "python, javascript or shell is wanted here, each once, not %q", l)
+		}
+	}
+	if t := s.Timeout.Std(); t < time.Second || t > longest {
+		d.Errorf(sdk.Attr("timeout"), "a time from 1s to %s is wanted here, not %s", longest, t)
+	}
+	size := func(name string, v, least, most sdk.Size) {
+		if v < least || v > most {
+			d.Errorf(sdk.Attr(name), "a size from %s to %s is wanted here, not %s", least, most, v)
+		}
+	}
+	size("memory", s.Memory, 64<<20, 64<<30)
+	size("disk", s.Disk, 1<<20, 16<<30)
+	size("output", s.Output, 1<<10, 1<<20)
+	number := func(name string, v, least, most int) {
+		if v < least || v > most {
+			d.Errorf(sdk.Attr(name), "a number from %d to %d is wanted here, not %d", least, most, v)
+		}
+	}
+	number("processes", s.Processes, 8, 1000)
+	number("runs", s.Runs, 1, 64)
+	number("warm", s.Warm, 0, 16)
+	return d
+}
