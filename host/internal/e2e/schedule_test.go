@@ -3,7 +3,11 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -104,4 +108,93 @@ func TestSwapOfSchedulingLosesNoFire(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	t.Log(fmt.Sprintf("50 swaps, %d fires, each once", len(ids)))
+}
+
+// killRounds kills the host, or the plugin, at a random moment around a fire, again and
+// again: each fire is told once in the inbox, and a call that may have been made
+// before says so.
+func killRounds(t *testing.T, rounds int) {
+	w := newWorld(t, schedulingBlock+instance("fx", ""), "scheduling", "fixture")
+	w.serve()
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 1))
+	t.Logf("seed %d", seed)
+	w.ok("call", "schedule_task", `{"name":"tick","description":"Tick.","cron":"* * * * * *","missed":"run_all","missed_limit":100}`)
+	w.ok("call", "schedule_task", `{"name":"call","description":"Call.","cron":"* * * * * *","missed":"run_all","missed_limit":100,"overlap":"queue","tool":"fx_echo","tool_arguments":{"n":1}}`)
+	once := 0
+	for round := range rounds {
+		// A task that fires once, a moment from now, and a kill about then.
+		w.ok("call", "schedule_task", fmt.Sprintf(`{"name":"once-%d","description":"Once.","at":"1s"}`, round))
+		once++
+		time.Sleep(time.Duration(r.IntN(1200)) * time.Millisecond) // the random moment itself
+		before := w.plugin("scheduling")
+		if r.IntN(2) == 0 {
+			w.kill()
+			w.serve()
+		} else if err := syscall.Kill(before.PID, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		testbin.Await(t, 60*time.Second, "the plugin to be there again", func() bool {
+			s, err := w.statusOf()
+			if err != nil {
+				return false
+			}
+			for _, p := range s.Plugins {
+				if p.Name == "scheduling" && p.State == "quarantined" {
+					w.ok("plugin", "restart", "scheduling") // so many kills look like a plugin that can't live
+				}
+				if p.Name == "scheduling" && p.State == "ready" && p.PID != before.PID {
+					return true
+				}
+			}
+			return false
+		})
+	}
+	testbin.Await(t, 60*time.Second, "the tasks that fire once", func() bool {
+		for n := range once {
+			if len(w.fires(fmt.Sprintf("once-%d", n))) != 1 {
+				return false
+			}
+		}
+		return true
+	})
+	n := len(w.fires("tick"))
+	testbin.Await(t, 60*time.Second, "more fires", func() bool { return len(w.fires("tick")) > n+1 && len(w.fires("call")) > n })
+	for _, task := range []string{"tick", "call"} {
+		ids := w.fires(task)
+		slices.SortFunc(ids, func(a, b string) int { return strings.Compare(a[strings.Index(a, "-"):], b[strings.Index(b, "-"):]) })
+		every(t, ids, time.Second)
+		t.Logf("%s: %d fires over %d kills, each told once", task, len(ids), rounds)
+	}
+	// Calls that were made against fires that are told of: those that were made twice
+	// must say so.
+	out, _, _ := w.runQuiet("inbox", "--session", "patrol:default:call", "--json")
+	again, calls := strings.Count(out, `"may_have_run_before"`), 0
+	anyone := asker{t: t, url: w.url()}
+	for after := int64(0); ; {
+		rows := into[[]api.AuditRow](anyone.do("GET", fmt.Sprintf("/v1/audit?limit=1000&after=%d", after), ""), 200)
+		for _, row := range rows {
+			after = int64(row.Seq)
+			if row.Tool == "fx_echo" {
+				calls++
+			}
+		}
+		if len(rows) == 0 {
+			break
+		}
+	}
+	told := len(w.fires("call"))
+	t.Logf("%d calls, %d told, %d of them may have run before", calls, told, again)
+	if calls == 0 || calls > told+again+1 { // one may be on its way
+		t.Errorf("%d calls for %d fires, of which only %d say that they may have run before", calls, told, again)
+	}
+}
+
+func TestKillsAroundFires(t *testing.T) { killRounds(t, 8) }
+
+func TestKillsAroundFiresEndurance(t *testing.T) {
+	if os.Getenv("BULKHEAD_ENDURANCE") == "" {
+		t.Skip("100 kills take minutes: make endurance runs them")
+	}
+	killRounds(t, 100)
 }
