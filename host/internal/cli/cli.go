@@ -132,7 +132,7 @@ func (a *app) root() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit{exitUsage, err} })
 	root.AddCommand(a.serve(), a.mcp(), a.check(), a.status(), a.tools(), a.call(), a.guide(),
-		a.questions(), a.answer(), a.verdict("approve"), a.verdict("deny"), a.events(), a.inbox(), a.plugin(), a.reload())
+		a.questions(), a.answer(), a.verdict("approve"), a.verdict("deny"), a.events(), a.inbox(), a.schedule(), a.plugin(), a.reload())
 	return root
 }
 

@@ -39,10 +39,10 @@ func TestHTTPAPIPage(t *testing.T) {
 			}
 		}
 	}
-	w := newWorld(t, "", "web")
+	w := newWorld(t, "", "web", "scheduling")
 	w.installFileFixture()
 	w.write("config.hcl", strings.Replace(w.config()[:strings.Index(w.config(), "frontend")], "\n\n", "\n", 1)+
-		strings.Replace(config, "127.0.0.1:7411", "127.0.0.1:0", 1)+fileInstance("ff", "")+webBlock)
+		strings.Replace(config, "127.0.0.1:7411", "127.0.0.1:0", 1)+fileInstance("ff", "")+webBlock+schedulingBlock)
 	w.mkdir("data/secrets")
 	for _, n := range []string{"me", "researcher"} {
 		w.secret(n, "secret-token-of-"+n)

@@ -122,7 +122,7 @@ func noHost(tr *transcript) {
 		{"questions", []string{"questions"}}, {"answer", []string{"answer", "q_x", "name=Ada"}},
 		{"approve", []string{"approve", "q_x"}}, {"deny", []string{"deny", "q_x"}},
 		{"events", []string{"events"}}, {"events", []string{"events", "--follow"}},
-		{"inbox", []string{"inbox", "--session", "s1"}}, {"reload", []string{"reload"}},
+		{"inbox", []string{"inbox", "--session", "s1"}}, {"schedule", []string{"schedule"}}, {"schedule", []string{"schedule", "run", "x"}}, {"schedule", []string{"schedule", "calendar"}}, {"reload", []string{"reload"}},
 		{"plugin", []string{"plugin", "restart", "fx"}}, {"plugin", []string{"plugin", "stop", "fx"}}, {"plugin", []string{"plugin", "start", "fx"}},
 	} {
 		tr.run(c.file, 3, c.args...)
@@ -150,6 +150,7 @@ func wrongUsage(tr *transcript) {
 		{"questions", []string{"questions", "q_x", "q_y"}}, {"answer", []string{"answer"}}, {"answer", []string{"answer", "q_x", "{"}},
 		{"approve", []string{"approve"}}, {"approve", []string{"approve", "a", "b"}}, {"deny", []string{"deny"}}, {"deny", []string{"deny", "--reason"}},
 		{"events", []string{"events", "--after", "x"}}, {"inbox", []string{"inbox"}}, {"inbox", []string{"inbox", "--after", "-1"}},
+		{"schedule", []string{"schedule", "now"}}, {"schedule", []string{"schedule", "show"}}, {"schedule", []string{"schedule", "run", "a", "b"}}, {"schedule", []string{"schedule", "cancel", " "}},
 		{"plugin", []string{"plugin"}}, {"plugin", []string{"plugin", "nonsense"}}, {"plugin", []string{"plugin", "restart"}},
 		{"plugin", []string{"plugin", "stop"}}, {"plugin", []string{"plugin", "start", "a", "b"}}, {"plugin-inspect", []string{"plugin", "inspect"}},
 	} {
@@ -289,6 +290,9 @@ func looking(tr *transcript) {
 	tr.run("guide", 0, "guide", "fx")
 	tr.run("guide", 0, "guide", "fx", "--json")
 	tr.run("guide", 1, "guide", "fy")
+
+	tr.run("schedule", 1, "schedule") // no plugin schedules here
+	tr.run("schedule", 1, "schedule", "--json", "show", "x")
 
 	tr.run("events", 0, "events")
 	tr.run("events", 0, "events", "--json", "--after", "19")

@@ -49,6 +49,8 @@ const (
 	BadMedia         Ref = "BH1030"
 	NotAcceptable    Ref = "BH1031"
 	FileTooLarge     Ref = "BH1032"
+	NoScheduler      Ref = "BH1033"
+	UnknownTask      Ref = "BH1034"
 )
 
 // Plugin faults.
@@ -134,6 +136,8 @@ var rows = []Row{
 	{BadMedia, InvalidArguments, false, "the request's body is not plain JSON by its own headers", "send `Content-Type: application/json` and no `Content-Encoding`"},
 	{NotAcceptable, InvalidArguments, false, "the request's `Accept` refuses every form of the answer", "accept one of those the message names"},
 	{FileTooLarge, TooLarge, false, "the file is too large to be read as a resource", "fetch it by `GET /v1/files/ID`, which gives it whole"},
+	{NoScheduler, NotFound, false, "no plugin of the host schedules tasks", "add `plugin \"scheduling\"` with `grants = [\"runs\"]` to the config"},
+	{UnknownTask, NotFound, false, "the agent has no scheduled task of this name", "`bulkhead schedule` lists all; `--agent` says whose it is"},
 
 	{PluginDied, ExecutionFailed, false, "the plugin's process ended during the call", "call again; the plugin restarts by itself"},
 	{PluginRestarting, Unavailable, true, "the plugin is restarting", "call again at the time named"},

@@ -122,6 +122,11 @@ func (a *API) routes() []route {
 		value("GET /v1/sessions/{id}/context", agents, a.context),
 		{pattern: "GET /v1/files/{id}", access: agents, handle: a.file},
 
+		value("GET /v1/schedule", agents, a.schedule),
+		{pattern: "GET /v1/schedule.ics", access: agents, handle: a.calendar},
+		value("GET /v1/schedule/{name}", agents, a.scheduled),
+		value("POST /v1/schedule/{name}/{action}", agents, a.steer),
+
 		{pattern: "GET /v1/events", access: agents, handle: a.events},
 		value("GET /v1/audit", agents, a.audit),
 	}

@@ -96,7 +96,7 @@ func (s *scheduler) board(ctx context.Context, _ *sdk.Call, in boardArgs) (sdk.R
 	}
 	v, found, err := s.one(ctx, in)
 	if err == nil && !found {
-		err = sdk.Errorf(sdk.NotFound, "agent %q has no scheduled task named %q; `bulkhead schedule` lists all", in.Agent, in.Name)
+		err = sdk.Errorf(sdk.NotFound, "agent %q has no scheduled task named %q", in.Agent, in.Name)
 	}
 	if err != nil {
 		return sdk.Result{}, err
