@@ -18,7 +18,7 @@ if ! command -v chromium >/dev/null 2>&1 && [ "$(id -u)" = 0 ] && command -v apt
 fi
 # So do those that read what a model is shown, and compare searching with ripgrep.
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-	for program in tesseract:tesseract-ocr rg:ripgrep; do
+	for program in tesseract:tesseract-ocr rg:ripgrep /usr/bin/python3:python3 /usr/bin/pip3:python3-pip; do
 		command -v "${program%%:*}" >/dev/null 2>&1 || apt-get install -y -qq "${program#*:}" >/dev/null 2>&1 || echo "${program#*:} could not be installed" >&2
 	done
 fi

@@ -177,7 +177,7 @@ import socket; s = socket.socket(socket.AF_UNIX); s.bind("/out/socket")
 	})
 	t.Run("many files in /out", func(t *testing.T) {
 		got := python(t, r, "for i in range(150): open('/out/%03d' % i, 'w').write('x')")
-		if len(got.Files) != maxFiles || !strings.Contains(got.FilesLost, "more than 100 files") {
+		if len(got.Files) != run.MaxFiles || !strings.Contains(got.FilesLost, "more than 100 files") {
 			t.Errorf("%d files, %q", len(got.Files), got.FilesLost)
 		}
 	})

@@ -27,12 +27,6 @@ var bootstrap string
 // keeperName in argv[0] makes this program a keeper.
 const keeperName = "bulkhead-script-keeper"
 
-// Bounds of what comes back from /out.
-const (
-	maxFiles   = 100
-	maxFileSum = 64 << 20
-)
-
 // Init turns a process that was started as a keeper into one; in every other it does
 // nothing. Call it first in main, and in TestMain.
 func Init() {
@@ -46,6 +40,8 @@ func Init() {
 type job struct {
 	Script, Input int
 	Timeout       time.Duration
+	Files         int   // that come back from /out
+	Bytes         int64 // of them together
 }
 
 // ending is what it says when the script has ended: a line of JSON, and then a tar
@@ -124,7 +120,7 @@ func keep(language, base, program string) int {
 	}
 	killOthers(cmd, base) // what it left running
 	tell(e)
-	pack(report, filepath.Join(base, "out"))
+	pack(report, filepath.Join(base, "out"), j.Files, j.Bytes)
 	return 0
 }
 
@@ -195,7 +191,7 @@ func killOthers(cmd *exec.Cmd, base string) {
 
 // pack writes the regular files of a folder as a tar, as many as there may be. A link
 // is not followed, and of what can't be read nothing comes.
-func pack(w io.Writer, dir string) {
+func pack(w io.Writer, dir string, most int, bytes int64) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return
@@ -216,11 +212,11 @@ func pack(w io.Writer, dir string) {
 		if err != nil || !info.Mode().IsRegular() {
 			return nil
 		}
-		if files++; files > maxFiles {
-			return t.WriteHeader(&tar.Header{Name: fmt.Sprintf("more than %d files", maxFiles), Typeflag: tar.TypeDir})
+		if files++; files > most {
+			return t.WriteHeader(&tar.Header{Name: fmt.Sprintf("more than %d files", most), Typeflag: tar.TypeDir})
 		}
-		if sum += info.Size(); sum > maxFileSum {
-			return t.WriteHeader(&tar.Header{Name: fmt.Sprintf("more than %d bytes", maxFileSum), Typeflag: tar.TypeDir})
+		if sum += info.Size(); sum > bytes {
+			return t.WriteHeader(&tar.Header{Name: fmt.Sprintf("more than %d bytes", bytes), Typeflag: tar.TypeDir})
 		}
 		if err := t.WriteHeader(&tar.Header{Name: name, Size: info.Size(), Mode: 0o644, Typeflag: tar.TypeReg, Format: tar.FormatPAX}); err != nil {
 			return err

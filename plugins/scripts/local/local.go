@@ -21,6 +21,8 @@ const (
 	// endTime is what a keeper has, past the script's own time, to send the files.
 	endTime = 5 * time.Second
 	inSize  = 64 << 20 // of /in: the script and its input
+	// installMemory is what pip gets at least.
+	installMemory = 512 << 20
 )
 
 // Options of a runner.
@@ -100,10 +102,19 @@ func (r *Runner) Run(ctx context.Context, s run.Spec) (run.Result, error) {
 		return run.Result{}, &run.Failure{Runner: r.Name(), Reason: fmt.Sprintf("there is no interpreter for %s here", s.Language)}
 	}
 	s.Limits = r.o.Limits
+	if s.OutFiles == 0 {
+		s.OutFiles = run.MaxFiles
+	}
+	if s.OutBytes == 0 {
+		s.OutBytes = run.MaxBytes
+	}
+	if s.OutBytes > s.Limits.Disk && s.Wheels != "" {
+		s.Limits.Disk, s.Limits.Memory = s.OutBytes, max(s.Limits.Memory, installMemory)
+	}
 	box := r.take(s)
 	if box == nil {
 		var err error
-		if box, err = r.start(ctx, s.Language, s.Packages); err != nil {
+		if box, err = r.start(ctx, s); err != nil {
 			return run.Result{}, err
 		}
 	}
@@ -113,7 +124,7 @@ func (r *Runner) Run(ctx context.Context, s run.Spec) (run.Result, error) {
 
 // take gives a sandbox that is ready; nil when there is none.
 func (r *Runner) take(s run.Spec) *sandbox {
-	if s.Language != run.Python || s.Packages != "" {
+	if s.Language != run.Python || s.Packages != "" || s.Wheels != "" {
 		return nil
 	}
 	for {
@@ -147,7 +158,7 @@ func (r *Runner) fill() {
 			if full {
 				return
 			}
-			box, err := r.start(r.ctx, run.Python, "")
+			box, err := r.start(r.ctx, run.Spec{Language: run.Python, Limits: r.o.Limits})
 			if err != nil {
 				if r.ctx.Err() == nil {
 					r.o.Log.Warn("no sandbox could be made ready", "error", err)
@@ -169,7 +180,7 @@ func (r *Runner) fill() {
 }
 
 // start makes a sandbox. ctx bounds the start only.
-func (r *Runner) start(ctx context.Context, language, packages string) (*sandbox, error) {
+func (r *Runner) start(ctx context.Context, s run.Spec) (*sandbox, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -189,7 +200,7 @@ func (r *Runner) start(ctx context.Context, language, packages string) (*sandbox
 	}
 	defer reportW.Close()
 	box := &sandbox{job: jobW, report: reportR}
-	spec := r.spec(language, self, packages)
+	spec := r.spec(s, self)
 	spec.Stdin, spec.Stdout, spec.Stderr, spec.ExtraFiles = jobR, &box.out, &box.err, []*os.File{reportW}
 	begun := make(chan struct{})
 	defer close(begun)
@@ -216,8 +227,8 @@ func (r *Runner) start(ctx context.Context, language, packages string) (*sandbox
 }
 
 // spec is a sandbox's walls.
-func (r *Runner) spec(language, self, packages string) child.Spec {
-	l := r.o.Limits
+func (r *Runner) spec(s run.Spec, self string) child.Spec {
+	l := s.Limits
 	var mounts []child.Mount
 	for _, m := range child.SystemMounts() {
 		switch m.Target {
@@ -235,11 +246,14 @@ func (r *Runner) spec(language, self, packages string) child.Spec {
 	if r.o.Shared != "" {
 		mounts = append(mounts, child.Mount{Target: "/shared", Source: r.o.Shared})
 	}
-	if packages != "" {
-		mounts = append(mounts, child.Mount{Target: "/deps", Source: packages})
+	if s.Packages != "" {
+		mounts = append(mounts, child.Mount{Target: "/deps", Source: s.Packages})
+	}
+	if s.Wheels != "" {
+		mounts = append(mounts, child.Mount{Target: "/wheels", Source: s.Wheels})
 	}
 	return child.Spec{
-		Path: insideSelf, Args: []string{keeperName, language, "/", r.o.Interpreters[language]}, Dir: "/",
+		Path: insideSelf, Args: []string{keeperName, s.Language, "/", r.o.Interpreters[s.Language]}, Dir: "/",
 		Root: &child.Root{Mounts: mounts}, FewCalls: true,
 		Limits: child.Limits{Data: l.Memory, Processes: l.Processes + keeperTasks, OpenFiles: 256, FileSize: l.Disk},
 	}

@@ -71,7 +71,7 @@ func (b *sandbox) run(ctx context.Context, s run.Spec) (run.Result, error) {
 	_ = b.report.SetReadDeadline(begin.Add(s.Timeout + 2*endTime)) // pipes take deadlines
 	go func() {
 		var t told
-		t.ending, t.files, t.lost, t.err = readReport(b.report)
+		t.ending, t.files, t.lost, t.err = readReport(b.report, s.OutFiles, s.OutBytes)
 		said <- t
 	}()
 	go b.tell(s) // ends with the sandbox
@@ -122,7 +122,7 @@ func (b *sandbox) run(ctx context.Context, s run.Spec) (run.Result, error) {
 
 // tell hands the keeper its job.
 func (b *sandbox) tell(s run.Spec) {
-	head, err := json.Marshal(job{len(s.Script), len(s.Input), s.Timeout})
+	head, err := json.Marshal(job{len(s.Script), len(s.Input), s.Timeout, s.OutFiles, s.OutBytes})
 	if err != nil {
 		return
 	}
@@ -136,8 +136,8 @@ func (b *sandbox) tell(s run.Spec) {
 
 // readReport reads what a keeper says. Nothing of it is trusted: a script can take its
 // keeper's place.
-func readReport(r io.Reader) (e ending, files []run.File, lost string, err error) {
-	br := bufio.NewReader(io.LimitReader(r, maxFileSum+(1<<20)))
+func readReport(r io.Reader, most int, bytes int64) (e ending, files []run.File, lost string, err error) {
+	br := bufio.NewReader(io.LimitReader(r, bytes+int64(most+1024)*2048))
 	line, err := br.ReadSlice('\n')
 	if err == nil {
 		err = json.Unmarshal(line, &e)
@@ -164,12 +164,12 @@ func readReport(r io.Reader) (e ending, files []run.File, lost string, err error
 		case h.Typeflag == tar.TypeDir:
 			lost = "there are " + clean(h.Name)
 			continue
-		case h.Typeflag != tar.TypeReg || !fs.ValidPath(h.Name) || h.Name == "." || len(h.Name) > 200 || len(files) >= maxFiles:
+		case h.Typeflag != tar.TypeReg || !fs.ValidPath(h.Name) || h.Name == "." || len(h.Name) > 200 || len(files) >= most:
 			lost = "some have names or kinds that are not taken"
 			continue
 		}
-		if sum += h.Size; h.Size < 0 || sum > maxFileSum {
-			return e, files, fmt.Sprintf("they have more than %d bytes", maxFileSum), nil
+		if sum += h.Size; h.Size < 0 || sum > bytes {
+			return e, files, fmt.Sprintf("they have more than %d bytes", bytes), nil
 		}
 		data, err := io.ReadAll(io.LimitReader(t, h.Size))
 		if err != nil || int64(len(data)) != h.Size {

@@ -25,11 +25,11 @@ func (r *Runner) test(ctx context.Context) error {
 	if r.o.Interpreters[language] == "" {
 		return nil // the walls are the same, and there is nobody to try them
 	}
-	box, err := r.start(ctx, language, "")
+	box, err := r.start(ctx, run.Spec{Language: language, Limits: r.o.Limits})
 	if err != nil {
 		return err
 	}
-	got, err := box.run(ctx, run.Spec{Language: language, Script: []byte(selftest), Timeout: testTime, Limits: r.o.Limits})
+	got, err := box.run(ctx, run.Spec{Language: language, Script: []byte(selftest), Timeout: testTime, Limits: r.o.Limits, OutFiles: 1, OutBytes: 1 << 20})
 	if err != nil {
 		return &run.Failure{Runner: r.Name(), Reason: err.Error()}
 	}

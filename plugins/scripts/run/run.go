@@ -8,6 +8,12 @@ import (
 	"time"
 )
 
+// Bounds of what comes back from /out.
+const (
+	MaxFiles = 100
+	MaxBytes = 64 << 20
+)
+
 // Languages a script may be written in.
 const (
 	Python     = "python"
@@ -28,6 +34,11 @@ type Spec struct {
 	Limits   Limits
 	// Packages is a folder of Python packages, seen read-only as /deps; empty = none.
 	Packages string
+	// Wheels is a folder seen read-only as /wheels; empty = none.
+	Wheels string
+	// OutFiles and OutBytes bound what comes back from /out; 0 = MaxFiles, MaxBytes.
+	OutFiles int
+	OutBytes int64
 	// Said is told what the script prints, as it comes; may be nil. It is called by
 	// two goroutines.
 	Said func(stream Stream, text []byte)

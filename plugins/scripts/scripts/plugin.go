@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/local"
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/run"
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/wheels"
 	"github.com/bulkhead-dev/bulkhead/sdk"
 )
 
@@ -31,6 +33,7 @@ type scripts struct {
 	mu     sync.Mutex
 	runner run.Runner
 	slots  chan struct{} // one for each script that may run
+	wheels *wheels.Store // nil = packages can't be installed
 	fault  string        // why there is no runner
 }
 
@@ -62,9 +65,12 @@ func (s *scripts) apply(ctx context.Context, now *settings) error {
 	}
 	s.mu.Lock()
 	old := s.runner
-	s.runner, s.slots, s.fault = fresh, make(chan struct{}, now.Runs), ""
-	if err != nil {
+	s.runner, s.slots, s.wheels, s.fault = fresh, make(chan struct{}, now.Runs), nil, ""
+	switch {
+	case err != nil:
 		s.runner, s.fault = nil, err.Error()
+	case now.Wheels != "" && slices.Contains(now.Languages, run.Python):
+		s.wheels = &wheels.Store{Dir: filepath.Join(s.plugin.Facts().DataDir, "packages"), House: now.Wheels, Interpreter: programs[run.Python][0], Runner: fresh}
 	}
 	s.mu.Unlock()
 	if old != nil {
@@ -76,7 +82,7 @@ func (s *scripts) apply(ctx context.Context, now *settings) error {
 		s.plugin.Offers().Remove("scripts")
 		return nil
 	}
-	return s.plugin.Offers().Set("scripts", sdk.Offer{Tools: []*sdk.Tool{s.tool(fresh.Languages())},
+	return s.plugin.Offers().Set("scripts", sdk.Offer{Tools: []*sdk.Tool{s.tool(fresh.Languages(), now.Wheels != "")},
 		Guides: []sdk.Guide{{Name: "scripts", Summary: "Running scripts: what they can reach, files, limits.", Markdown: guide}}})
 }
 

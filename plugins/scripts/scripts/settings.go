@@ -19,6 +19,7 @@ type settings struct {
 	Output    sdk.Size     `hcl:"output,optional" doc:"Bytes kept of what a script prints, of each stream."`
 	Processes int          `hcl:"processes,optional" doc:"Processes and threads of a script."`
 	Runs      int          `hcl:"runs,optional" doc:"Scripts that run at a time; others wait."`
+	Wheels    string       `hcl:"wheelhouse,optional" bulkhead:"path=read" doc:"Folder of wheels that pip_packages are installed from."`
 	Warm      int          `hcl:"warm,optional" doc:"Sandboxes kept ready."`
 }
 

@@ -3,6 +3,7 @@ package scripts
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -13,15 +14,20 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/run"
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/wheels"
 	"github.com/bulkhead-dev/bulkhead/sdk"
 )
 
 // tool is execute_python_script. Its schema names the languages that there are.
-func (s *scripts) tool(languages []string) *sdk.Tool {
+func (s *scripts) tool(languages []string, installs bool) *sdk.Tool {
+	packages := "Packages it needs. None can be installed here: what the system has can be imported."
+	if installs {
+		packages = "Packages it needs, such as pandas or numpy>=2; installed from the operator's wheels once and kept."
+	}
 	properties := `"script":{"type":"string","minLength":1,"description":"The source. What it prints is the result; files it leaves in /out are saved."},` +
 		`"input_data":{"type":"string","description":"Text for the script: in the environment variable BULKHEAD_INPUT, and in the file /in/input."},` +
 		`"timeout_seconds":{"type":["number","string"],"description":"Time the script has, up to 300."},` +
-		`"pip_packages":{"type":"array","items":{"type":"string"},"description":"Packages it needs. None can be installed here: what the system has can be imported."}`
+		`"pip_packages":{"type":"array","items":{"type":"string"},"description":"` + packages + `"}`
 	if len(languages) > 1 || !slices.Contains(languages, run.Python) {
 		names, err := json.Marshal(languages)
 		if err != nil {
@@ -65,16 +71,13 @@ func (s *scripts) execute(ctx context.Context, call *sdk.Call) (sdk.Result, erro
 	if strings.TrimSpace(in.Script) == "" {
 		return sdk.Result{}, sdk.Errorf(sdk.InvalidArguments, "script is empty")
 	}
-	if len(in.Packages) > 0 {
-		return sdk.Result{}, sdk.Errorf(sdk.InvalidArguments, "packages can't be installed here; the standard library and what the system has can be imported")
-	}
 	conf := s.conf.Get()
 	spec := run.Spec{Language: in.Language, Script: []byte(in.Script), Input: []byte(in.Input), Timeout: timeout(in.Timeout, conf.Timeout.Std())}
 	if spec.Language == "" {
 		spec.Language = run.Python
 	}
 	s.mu.Lock()
-	runner, slots, fault := s.runner, s.slots, s.fault
+	runner, slots, store, fault := s.runner, s.slots, s.wheels, s.fault
 	s.mu.Unlock()
 	if runner == nil {
 		return sdk.Result{}, sdk.Errorf(sdk.Unavailable, "scripts can't be run now: %s", fault)
@@ -93,6 +96,12 @@ func (s *scripts) execute(ctx context.Context, call *sdk.Call) (sdk.Result, erro
 		}
 	}
 	defer func() { <-slots }()
+	if len(in.Packages) > 0 {
+		var err error
+		if spec.Packages, err = s.packages(ctx, call, store, spec.Language, in.Packages); err != nil {
+			return sdk.Result{}, err
+		}
+	}
 	told := &teller{call: call}
 	spec.Said = told.say
 	got, err := runner.Run(ctx, spec)
@@ -103,6 +112,32 @@ func (s *scripts) execute(ctx context.Context, call *sdk.Call) (sdk.Result, erro
 		return sdk.Result{}, sdk.Errorf(sdk.Unavailable, "the script could not be run: %w", err)
 	}
 	return s.result(call, spec, got)
+}
+
+// packages gives the folder of what a script needs, installing it first if need be.
+func (s *scripts) packages(ctx context.Context, call *sdk.Call, store *wheels.Store, language string, names []string) (string, error) {
+	if language != run.Python {
+		return "", sdk.Errorf(sdk.InvalidArguments, "pip_packages are for python, not %s", language)
+	}
+	if store == nil {
+		return "", sdk.Errorf(sdk.InvalidArguments, "packages can't be installed here: the operator has set no wheelhouse; the standard library and what the system has can be imported")
+	}
+	names, err := wheels.Check(names)
+	if err != nil {
+		return "", sdk.Errorf(sdk.InvalidArguments, "pip_packages: %w", err)
+	}
+	call.Progress(0, 0, "packages: "+strings.Join(names, ", "))
+	dir, err := store.Get(ctx, names)
+	var refused *wheels.Refused
+	switch {
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case errors.As(err, &refused):
+		return "", sdk.Errorf(sdk.InvalidArguments, "the packages %s can't be installed: %w", strings.Join(names, ", "), err)
+	case err != nil:
+		return "", sdk.Errorf(sdk.Unavailable, "the packages could not be installed: %w", err)
+	}
+	return dir, nil
 }
 
 // timeout reads what a caller asks for: a number, or one in a text; what is neither,

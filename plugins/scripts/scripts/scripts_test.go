@@ -1,0 +1,120 @@
+//go:build linux
+
+package scripts
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/local"
+	"github.com/bulkhead-dev/bulkhead/sdk/child"
+	"github.com/bulkhead-dev/bulkhead/sdk/sdktest"
+)
+
+func TestMain(m *testing.M) {
+	child.Init()
+	local.Init()
+	os.Exit(m.Run())
+}
+
+func start(t *testing.T, conf string) *sdktest.Session {
+	t.Helper()
+	if s := child.Probe(t.Context()); !s.Namespaces {
+		t.Skipf("NOT RUN namespaces %s", s.Reason)
+	}
+	if !installed("/usr/bin/python3") {
+		t.Skip("NOT RUN namespaces /usr/bin/python3 is not installed")
+	}
+	return sdktest.Start(t, Plugin(), sdktest.Config(conf), sdktest.Granted("shared"))
+}
+
+func args(t *testing.T, pairs ...any) string {
+	t.Helper()
+	m := map[string]any{}
+	for i := 0; i < len(pairs); i += 2 {
+		m[pairs[i].(string)] = pairs[i+1]
+	}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func TestTimes(t *testing.T) {
+	for raw, want := range map[string]time.Duration{
+		`5`: 5 * time.Second, `"7"`: 7 * time.Second, `" 2.5 "`: 2500 * time.Millisecond, `0`: 30 * time.Second, `-1`: 30 * time.Second, ``: 30 * time.Second, `null`: 30 * time.Second,
+		`"soon"`: 30 * time.Second, `1e300`: longest, `"NaN"`: 30 * time.Second, `"inf"`: longest, `0.001`: time.Second, `301`: longest,
+	} {
+		if got := timeout(json.RawMessage(raw), 30*time.Second); got != want {
+			t.Errorf("%s is %s, want %s", raw, got, want)
+		}
+	}
+}
+
+func TestResults(t *testing.T) {
+	s := start(t, `{"output":"1KiB","warm":0,"languages":["python","shell"]}`)
+	r := s.Call("execute_python_script", args(t, "script", "print('x' * 2000)"))
+	r.WantText("[output truncated after 1024 bytes]")
+	if !strings.Contains(string(r.Structured), `"stdout_truncated":true`) {
+		t.Errorf("%s", r.Structured)
+	}
+	r = s.Call("execute_python_script", args(t, "script", "import sys\nprint('out')\nprint('err', file=sys.stderr)\nopen('/out/a b.txt', 'w').write('1')\nsys.exit(4)"))
+	if !r.IsError || !strings.Contains(r.Text, "Script failed (exit 4):\nerr\n[stdout]\nout") {
+		t.Errorf("%q %v", r.Text, r.IsError)
+	}
+	// What it left is there, though it failed.
+	files, err := filepath.Glob(filepath.Join(s.SharedDir, "attachments/script-*/a b.txt"))
+	if err != nil || len(files) != 1 || !strings.Contains(string(r.Structured), "a b.txt") {
+		t.Errorf("%v %v %s", files, err, r.Structured)
+	}
+	s.Call("execute_python_script", args(t, "script", "echo $BULKHEAD_INPUT", "language", "shell", "input_data", "in")).WantText("in")
+	s.Call("execute_python_script", args(t, "script", "x", "language", "javascript")).WantError("invalid_arguments", "javascript")
+	s.Call("execute_python_script", args(t, "script", "x", "pip_packages", []string{"numpy"})).WantError("invalid_arguments", "no wheelhouse")
+	s.Call("execute_python_script", args(t, "script", "x", "language", "shell", "pip_packages", []string{"numpy"})).WantError("invalid_arguments", "for python")
+	s.Call("execute_python_script", args(t, "script", "\n ")).WantError("invalid_arguments", "script is empty")
+	if r := s.Call("execute_python_script", args(t, "script", "import os\nos.kill(os.getpid(), 9)")); !r.IsError || !strings.Contains(r.Text, "ended by signal 9") {
+		t.Errorf("%q", r.Text)
+	}
+}
+
+// More scripts than may run wait for each other, and all are run.
+func TestScriptsWaitForEachOther(t *testing.T) {
+	s := start(t, `{"runs":1,"warm":0}`)
+	done := make(chan string, 4)
+	for i := range 4 {
+		go func() {
+			done <- s.Call("execute_python_script", args(t, "script", fmt.Sprintf("import time\ntime.sleep(0.05)\nprint(%d)", i))).Text
+		}()
+	}
+	sum := 0
+	for range 4 {
+		var n int
+		if _, err := fmt.Sscan(<-done, &n); err != nil {
+			t.Error(err)
+		}
+		sum += n
+	}
+	if sum != 6 {
+		t.Errorf("%d", sum)
+	}
+}
+
+// A tool that can't run is not offered, and the plugin says why.
+func TestWithoutAnInterpreterNothingIsOffered(t *testing.T) {
+	old := programs["javascript"]
+	programs["javascript"] = []string{"/no/such/node"}
+	defer func() { programs["javascript"] = old }()
+	s := start(t, `{"languages":["javascript"]}`)
+	if names := s.ToolNames(); len(names) != 0 {
+		t.Errorf("%v", names)
+	}
+	if degraded, detail := s.Health(); !degraded || !strings.Contains(detail, "no interpreter is installed") {
+		t.Errorf("%v %s", degraded, detail)
+	}
+}
