@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	_ "time/tzdata" // zones are known without the machine's database
 
 	"github.com/bulkhead-dev/bulkhead/plugins/scheduling/book"
 	"github.com/bulkhead-dev/bulkhead/plugins/scheduling/clock"

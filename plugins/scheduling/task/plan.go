@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"strings"
 	"time"
+	_ "time/tzdata" // zones are known without the machine's database
 
 	"github.com/bulkhead-dev/bulkhead/plugins/scheduling/cron"
 )
