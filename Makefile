@@ -37,7 +37,7 @@ proto:
 proto-check:
 	$(BUF) breaking --against sdk/proto/v1.binpb
 
-# ONLY=mcp (call, cpu, mcp, bridge, servers, scripts, list, memory, start) measures one part.
+# ONLY=mcp (call, cpu, mcp, schedule, bridge, servers, scripts, list, memory, start) measures one part.
 bench: build
 	$(GO) run ./host/internal/bench $(if $(ONLY),-only $(ONLY))
 bench-check: build

@@ -69,7 +69,7 @@ type part struct {
 }
 
 var parts = []part{
-	{"call", callPath}, {"cpu", pipelineCPU}, {"mcp", mcpDoor}, {"bridge", bridged}, {"servers", bridgeFootprint}, {"scripts", scripts}, {"list", bigList}, {"memory", footprint}, {"start", coldStart},
+	{"call", callPath}, {"cpu", pipelineCPU}, {"mcp", mcpDoor}, {"bridge", bridged}, {"servers", bridgeFootprint}, {"scripts", scripts}, {"schedule", schedule}, {"list", bigList}, {"memory", footprint}, {"start", coldStart},
 }
 
 func partNames() (names []string) {

@@ -66,6 +66,22 @@ func TestScheduledTasksFire(t *testing.T) {
 	w.ok("call", "schedule_task", `{"name":"Daily Report","description":"Write the report.","every":"1s"}`)
 	w.ok("call", "schedule_task", `{"name":"call","description":"Echo.","every":"1s","tool":"fx_echo","tool_arguments":{"text":"hello"}}`)
 	w.ok("call", "schedule_task", `{"name":"more","description":"More.","every":"1s","tool":"schedule_task","tool_arguments":{"name":"x","description":"d","every":"1h"}}`)
+	w.ok("call", "schedule_task", `{"name":"guarded","description":"Asks first.","at":"1s","tool":"fx_guarded","tool_arguments":{"name":"Ada"}}`)
+	w.ok("call", "schedule_task", `{"name":"forbidden","description":"No such tool.","at":"1s","tool":"fx_nothing"}`)
+	w.ok("call", "--session", "mine", "schedule_task", `{"name":"here","description":"Tell me here.","at":"1s","inbox":"session"}`)
+	testbin.Await(t, 30*time.Second, "fires of tasks that fire once", func() bool {
+		return len(w.fires("guarded")) == 1 && len(w.fires("forbidden")) == 1
+	})
+	w.inbox("mine", "Tell me here.")
+	if out := w.ok("inbox", "--session", "patrol:default:guarded"); !strings.Contains(out, "ran: waiting") || len(w.openQuestions()) != 1 {
+		t.Errorf("a tool that needs an approval: %s", out)
+	}
+	if out := w.ok("inbox", "--session", "patrol:default:forbidden"); !strings.Contains(out, "ran: failed") || !strings.Contains(out, "fx_nothing") {
+		t.Errorf("a tool that is not there: %s", out)
+	}
+	if out := w.ok("call", "list_scheduled_tasks"); !strings.Contains(out, "- forbidden: finished, last run failed") {
+		t.Errorf("what failed is not told: %s", out)
+	}
 	testbin.Await(t, 30*time.Second, "fires", func() bool {
 		return len(w.fires("daily-report")) >= 3 && len(w.fires("call")) >= 1 && len(w.fires("more")) >= 1
 	})
@@ -78,6 +94,9 @@ func TestScheduledTasksFire(t *testing.T) {
 	}
 	if out := w.ok("call", "list_scheduled_tasks"); !strings.Contains(out, "3 scheduled tasks") || !strings.Contains(out, "Current time") || strings.Contains(out, "| x |") {
 		t.Errorf("%s", out)
+	}
+	if out := w.ok("events"); !strings.Contains(out, "inbox.changed") || !strings.Contains(out, "session=patrol:default:daily-report") {
+		t.Errorf("followers don't hear of it: %s", clip(out))
 	}
 	w.ok("call", "cancel_scheduled_task", `{"name":"DAILY report"}`)
 	if out := w.ok("call", "cancel_scheduled_task", `{"name":"nothing"}`); !strings.Contains(out, "no scheduled task named") {

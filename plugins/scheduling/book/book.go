@@ -124,12 +124,6 @@ func (b *Book) Read(ctx context.Context, id string) (Kept, error) {
 
 func decode(raw []byte, into any) error { return json.Unmarshal(raw, into) }
 
-// Aside counts the records that were put aside, now or earlier.
-func (b *Book) Aside(ctx context.Context) (int, error) {
-	keys, err := b.keys(ctx, asideKeys)
-	return len(keys), err
-}
-
 func (b *Book) keys(ctx context.Context, prefix string) (all []string, err error) {
 	for after := ""; ; {
 		keys, next, err := b.list(ctx, prefix, after)
@@ -164,7 +158,7 @@ func (b *Book) Save(ctx context.Context, t *task.Task, version uint64) (uint64, 
 type Past struct {
 	ID     string     `json:"id"`
 	Name   string     `json:"name"`
-	Why    string     `json:"why"` // finished, cancelled or replaced
+	Why    string     `json:"why"` // finished or cancelled
 	Runs   []task.Run `json:"runs,omitempty"`
 	Action string     `json:"action"`
 }

@@ -28,8 +28,6 @@ type Options struct {
 
 	// Deliver does what a fire is for; done is false when ctx ended first.
 	Deliver func(ctx context.Context, t *task.Task, f task.Fire) (r task.Run, done bool)
-	// Fenced is told once when another process has taken over.
-	Fenced func()
 }
 
 // Keeper keeps the tasks of all owners.

@@ -125,12 +125,8 @@ func (k *Keeper) closing() bool {
 func (k *Keeper) judge(err error) error {
 	if fenced(err) {
 		k.mu.Lock()
-		first := !k.closed
 		k.closed = true
 		k.mu.Unlock()
-		if first && k.Fenced != nil {
-			k.Fenced()
-		}
 	}
 	return err
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/bulkhead-dev/bulkhead/plugins/scheduling/book"
@@ -38,7 +37,6 @@ type scheduler struct {
 	keeper *keeper.Keeper
 
 	handles sync.Mutex // held while an owner's handle is made
-	fenced  atomic.Bool
 }
 
 // Plugin builds the plugin.
@@ -82,8 +80,7 @@ func (s *scheduler) configure(set *settings) error {
 	}
 	d := &fire.Deliverer{Host: s, Hook: s.hook, ToolTimeout: set.ToolTimeout.Std(), Now: s.clock.Now, Wait: fire.Sleep}
 	s.keeper = keeper.New(keeper.Options{Book: s.book, Clock: s.clock, Log: s.plugin.Logger(), Zone: s.zone, Grace: set.Grace.Std(),
-		PerOwner: set.MaxPerAgent, Total: set.MaxTasks, Deliveries: set.Deliveries, Deliver: d.Deliver,
-		Fenced: func() { s.fenced.Store(true) }})
+		PerOwner: set.MaxPerAgent, Total: set.MaxTasks, Deliveries: set.Deliveries, Deliver: d.Deliver})
 	return nil
 }
 

@@ -2,6 +2,7 @@ package scheduling
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,6 +75,8 @@ func table(views []keeper.View, past []book.Past, now, fault string) string {
 	} else {
 		fmt.Fprintf(&b, "%d scheduled %s:\n\n| name | when | next fire | does | last run | description |\n|---|---|---|---|---|---|\n", len(views), plural(len(views), "task"))
 	}
+	total := len(views)
+	views = soonest(views)
 	for _, v := range views {
 		next := "none"
 		switch {
@@ -93,6 +96,9 @@ func table(views []keeper.View, past []book.Past, now, fault string) string {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", cell(v.Name, 100), cell(when(v), 200), next, cell(does(v), 120), cell(last, 160), cell(v.Description, 120))
 	}
+	if total > len(views) {
+		fmt.Fprintf(&b, "\n%d more are not shown; these are due first.\n", total-len(views))
+	}
 	if len(past) > 0 {
 		b.WriteString("\nOver lately:\n")
 		for i := len(past) - 1; i >= max(0, len(past)-5); i-- {
@@ -105,6 +111,39 @@ func table(views []keeper.View, past []book.Past, now, fault string) string {
 		}
 	}
 	return b.String()
+}
+
+// maxShown is how many tasks a table shows.
+const maxShown = 500
+
+// soonest are the tasks that are due first, if there are too many, in their order.
+func soonest(views []keeper.View) []keeper.View {
+	if len(views) <= maxShown {
+		return views
+	}
+	order := slices.Clone(views)
+	slices.SortStableFunc(order, func(a, b keeper.View) int {
+		switch {
+		case a.Next.IsZero() && b.Next.IsZero():
+			return 0
+		case a.Next.IsZero():
+			return 1
+		case b.Next.IsZero():
+			return -1
+		}
+		return a.Next.Compare(b.Next)
+	})
+	last := order[maxShown-1]
+	var out []keeper.View
+	for _, v := range views {
+		if len(out) < maxShown && !v.Next.IsZero() && !v.Next.After(last.Next) {
+			out = append(out, v)
+		}
+	}
+	if len(out) == 0 { // none of the first is due at all
+		return views[:maxShown]
+	}
+	return out
 }
 
 // outcome is a run in words.

@@ -181,6 +181,14 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("every %s is too often; at least %s", s.Every, MinEvery)
 	case s.Jitter < 0 || s.Jitter > 24*time.Hour:
 		return fmt.Errorf("a jitter is at most 24h, not %s", s.Jitter)
+	case s.Missed != Skip && s.Missed != RunOnce && s.Missed != RunAll:
+		return fmt.Errorf("missed is skip, run_once or run_all, not %.40q", s.Missed)
+	case s.Overlap != OverlapSkip && s.Overlap != OverlapQueue && s.Overlap != OverlapParallel:
+		return fmt.Errorf("overlap is skip, queue or parallel, not %.40q", s.Overlap)
+	case s.Inbox != "" && s.Inbox != "patrol" && s.Inbox != InboxSession:
+		return fmt.Errorf("inbox is patrol or session, not %.40q", s.Inbox)
+	case s.Action.Kind != Prompt && s.Action.Kind != Tool && s.Action.Kind != Webhook:
+		return fmt.Errorf("an action is prompt, tool or webhook, not %.40q", s.Action.Kind)
 	case s.MissedLimit < 0 || s.MissedLimit > MaxMissed:
 		return fmt.Errorf("missed_limit is a number from 1 to %d, not %d", MaxMissed, s.MissedLimit)
 	}
