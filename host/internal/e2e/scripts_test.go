@@ -71,9 +71,6 @@ print(json.dumps({"sum": sum(numbers), "input": os.environ["BULKHEAD_INPUT"]}))
 	if got := strings.TrimSpace(w.ok("call", "execute_python_script", `{"script":"x = 1"}`)); got != "(no output)" {
 		t.Errorf("%q", got)
 	}
-	if s := w.ok("status"); !strings.Contains(s, "its walls were tried") && !strings.Contains(s, "scripts") {
-		t.Errorf("%s", s)
-	}
 }
 
 // The plugin killed in the middle of a run leaves no process and no mount, and the next

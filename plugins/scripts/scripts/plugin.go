@@ -2,7 +2,10 @@ package scripts
 
 import (
 	"context"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +13,10 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/rest"
+
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/kube"
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/local"
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/run"
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/wheels"
@@ -69,7 +76,7 @@ func (s *scripts) apply(ctx context.Context, now *settings) error {
 	switch {
 	case err != nil:
 		s.runner, s.fault = nil, err.Error()
-	case now.Wheels != "" && slices.Contains(now.Languages, run.Python):
+	case now.Wheels != "" && fresh.Name() == "namespaces" && slices.Contains(now.Languages, run.Python):
 		s.wheels = &wheels.Store{Dir: filepath.Join(s.plugin.Facts().DataDir, "packages"), House: now.Wheels, Interpreter: programs[run.Python][0], Runner: fresh}
 	}
 	s.mu.Unlock()
@@ -87,6 +94,16 @@ func (s *scripts) apply(ctx context.Context, now *settings) error {
 }
 
 func (s *scripts) open(ctx context.Context, now *settings) (run.Runner, error) {
+	limits := run.Limits{Memory: int64(now.Memory), Processes: int64(now.Processes), Disk: int64(now.Disk), Output: int(now.Output)}
+	if now.Runner != "local" {
+		conf, err := kube.Config(now.Kubeconf)
+		switch {
+		case err == nil && (now.Runner == "kubernetes" || now.Kubeconf == ""):
+			return s.cluster(ctx, now, conf, limits)
+		case now.Runner == "kubernetes":
+			return nil, &run.Failure{Runner: "kubernetes", Reason: fmt.Sprintf("there is no cluster to run in: %v; name a kubeconfig", err)}
+		}
+	}
 	found := map[string]string{}
 	for _, l := range now.Languages {
 		if i := slices.IndexFunc(programs[l], installed); i >= 0 {
@@ -99,7 +116,22 @@ func (s *scripts) open(ctx context.Context, now *settings) (run.Runner, error) {
 		shared = facts.SharedDir
 	}
 	r, err := local.New(ctx, local.Options{Shared: shared, Interpreters: found, Warm: now.Warm, Log: s.plugin.Logger(),
-		Limits: run.Limits{Memory: int64(now.Memory), Processes: int64(now.Processes), Disk: int64(now.Disk), Output: int(now.Output)}})
+		Limits: limits})
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// cluster makes a runner of pods. They belong to this instance in this host's folder,
+// so that what a killed one left is found again.
+func (s *scripts) cluster(ctx context.Context, now *settings, conf *rest.Config, limits run.Limits) (run.Runner, error) {
+	cpu, err := resource.ParseQuantity(now.CPU)
+	if err != nil {
+		return nil, err
+	}
+	owner := sha256.Sum256([]byte(s.plugin.Facts().DataDir + "\x00" + s.plugin.Facts().Instance))
+	r, err := kube.New(ctx, kube.Options{Config: conf, Namespace: now.Namespace, Image: now.Image, CPU: cpu, Limits: limits, Owner: hex.EncodeToString(owner[:8]), Log: s.plugin.Logger()})
 	if err != nil {
 		return nil, err
 	}
@@ -130,5 +162,5 @@ func (s *scripts) health(context.Context) sdk.Health {
 	case s.runner == nil:
 		return sdk.Health{}
 	}
-	return sdk.Health{Detail: "runner " + s.runner.Name() + " for " + strings.Join(s.runner.Languages(), ", ") + "; its walls were tried"}
+	return sdk.Health{Detail: "runner " + s.runner.Name() + " for " + strings.Join(s.runner.Languages(), ", ")}
 }

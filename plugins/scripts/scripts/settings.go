@@ -3,7 +3,11 @@ package scripts
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/run"
 	"github.com/bulkhead-dev/bulkhead/sdk"
@@ -11,7 +15,11 @@ import (
 
 // settings of the plugin, as in its config block.
 type settings struct {
-	Runner    string       `hcl:"runner,optional" doc:"Where scripts run: auto, or local (namespaces of this machine)."`
+	Runner    string       `hcl:"runner,optional" doc:"Where scripts run: local (namespaces of this machine), kubernetes, or auto: kubernetes inside a cluster, else local."`
+	Image     string       `hcl:"image,optional" doc:"Image of the pods."`
+	Namespace string       `hcl:"namespace,optional" doc:"Namespace of the pods."`
+	Kubeconf  string       `hcl:"kubeconfig,optional" bulkhead:"path=read" doc:"How the cluster is reached; inside of one it is not needed."`
+	CPU       string       `hcl:"cpu,optional" doc:"Processor time of a pod, as Kubernetes writes it."`
 	Languages []string     `hcl:"languages,optional" doc:"What may be run: python, javascript, shell."`
 	Timeout   sdk.Duration `hcl:"timeout,optional" doc:"Time of a script that names none."`
 	Memory    sdk.Size     `hcl:"memory,optional" doc:"Memory of a script and all its processes."`
@@ -24,7 +32,7 @@ type settings struct {
 }
 
 func defaults() settings {
-	return settings{Runner: "auto", Languages: []string{run.Python}, Timeout: sdk.Duration(30 * time.Second), Memory: 256 << 20, Disk: 64 << 20, Output: 64 << 10, Processes: 32, Runs: 4, Warm: 2}
+	return settings{Runner: "auto", Image: "python:3.12-slim", Namespace: "bulkhead-scripts", CPU: "500m", Languages: []string{run.Python}, Timeout: sdk.Duration(30 * time.Second), Memory: 256 << 20, Disk: 64 << 20, Output: 64 << 10, Processes: 32, Runs: 4, Warm: 2}
 }
 
 // longest is what a script may ask for.
@@ -38,8 +46,20 @@ var programs = map[string][]string{
 
 func validate(_ context.Context, s *settings) sdk.Diagnostics {
 	var d sdk.Diagnostics
-	if s.Runner != "auto" && s.Runner != "local" {
-		d.Errorf(sdk.Attr("runner"), "auto or local is wanted here, not %q", s.Runner)
+	if !slices.Contains([]string{"auto", "local", "kubernetes"}, s.Runner) {
+		d.Errorf(sdk.Attr("runner"), "auto, local or kubernetes is wanted here, not %q", s.Runner)
+	}
+	if cpu, err := resource.ParseQuantity(s.CPU); err != nil || cpu.Sign() <= 0 {
+		d.Errorf(sdk.Attr("cpu"), "an amount such as 500m or 2 is wanted here, not %q", s.CPU)
+	}
+	if s.Image == "" || strings.ContainsAny(s.Image, " \t\n") {
+		d.Errorf(sdk.Attr("image"), "the name of an image is wanted here, not %q", s.Image)
+	}
+	for _, wrong := range validation.IsDNS1123Label(s.Namespace) {
+		d.Errorf(sdk.Attr("namespace"), "%s", wrong)
+	}
+	if s.Runner == "kubernetes" && (len(s.Languages) != 1 || s.Languages[0] != run.Python || s.Wheels != "") {
+		d.Errorf(sdk.Attr("runner"), "a cluster runs python only, with what the image has: languages and wheelhouse can't be set beside it")
 	}
 	if len(s.Languages) == 0 {
 		d.Errorf(sdk.Attr("languages"), "at least one of python, javascript and shell is wanted here")

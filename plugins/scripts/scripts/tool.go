@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/kube"
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/run"
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/wheels"
 	"github.com/bulkhead-dev/bulkhead/sdk"
@@ -108,7 +109,11 @@ func (s *scripts) execute(ctx context.Context, call *sdk.Call) (sdk.Result, erro
 	if ctx.Err() != nil {
 		return sdk.Result{}, context.Cause(ctx)
 	}
-	if err != nil {
+	var large *kube.TooLargeError
+	switch {
+	case errors.As(err, &large):
+		return sdk.Result{}, sdk.Errorf(sdk.TooLarge, "%w", err)
+	case err != nil:
 		return sdk.Result{}, sdk.Errorf(sdk.Unavailable, "the script could not be run: %w", err)
 	}
 	return s.result(call, spec, got)
