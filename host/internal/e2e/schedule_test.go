@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -79,9 +81,9 @@ func TestScheduledTasksFire(t *testing.T) {
 	if out := w.ok("inbox", "--session", "patrol:default:forbidden"); !strings.Contains(out, "ran: failed") || !strings.Contains(out, "fx_nothing") {
 		t.Errorf("a tool that is not there: %s", out)
 	}
-	if out := w.ok("call", "list_scheduled_tasks"); !strings.Contains(out, "- forbidden: finished, last run failed") {
-		t.Errorf("what failed is not told: %s", out)
-	}
+	testbin.Await(t, 20*time.Second, "what failed to be told", func() bool {
+		return strings.Contains(w.ok("call", "list_scheduled_tasks"), "- forbidden: finished, last run failed")
+	})
 	testbin.Await(t, 30*time.Second, "fires", func() bool {
 		return len(w.fires("daily-report")) >= 3 && len(w.fires("call")) >= 1 && len(w.fires("more")) >= 1
 	})
@@ -216,4 +218,26 @@ func TestKillsAroundFiresEndurance(t *testing.T) {
 		t.Skip("100 kills take minutes: make endurance runs them")
 	}
 	killRounds(t, 100)
+}
+
+// A webhook leaves the plugin's sandbox, signed, and what it did stands in the history.
+func TestScheduledWebhook(t *testing.T) {
+	got := make(chan http.Header, 8)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header }))
+	defer server.Close()
+	w := newWorld(t, "plugin \"scheduling\" {\n  grants = [\"runs\"]\n  config {\n    webhook {\n      secret      = \"0123456789abcdef\"\n      allow_hosts = [\"127.0.0.1\"]\n    }\n  }\n}\n", "scheduling")
+	w.serve()
+	w.ok("call", "schedule_task", fmt.Sprintf(`{"name":"hook","description":"Tell them.","cron":"0 0 1 1 *","webhook_url":%q}`, server.URL))
+	w.ok("schedule", "run", "hook")
+	select {
+	case h := <-got:
+		if !strings.HasPrefix(h.Get("Webhook-Id"), "t_") || !strings.HasPrefix(h.Get("Webhook-Signature"), "v1,") {
+			t.Errorf("%v", h)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatalf("no webhook came: %s", w.ok("schedule", "show", "hook"))
+	}
+	testbin.Await(t, 20*time.Second, "the outcome", func() bool {
+		return strings.Contains(w.ok("schedule", "show", "hook"), "ok, by hand: answered 200 at attempt 1")
+	})
 }

@@ -65,5 +65,9 @@ func Moment(text string, now time.Time, zone *time.Location) (time.Time, error) 
 	if err != nil {
 		return time.Time{}, fmt.Errorf(`%.60q is no point in time; examples: "2h", "2026-05-01T09:00" (in the task's time zone), "2026-05-01T09:00:00+02:00"`, text)
 	}
-	return now.Add(d).Truncate(time.Second), nil
+	at := now.Add(d)
+	if whole := at.Truncate(time.Second); whole.Before(at) {
+		at = whole.Add(time.Second) // never earlier than was asked for
+	}
+	return at, nil
 }
