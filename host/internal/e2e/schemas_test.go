@@ -99,9 +99,10 @@ func strict(path string, raw json.RawMessage, top bool) (faults []string) {
 
 // free are the objects whose keys nobody but their caller knows, with the reason.
 var free = map[string]string{
-	"call_tool.arguments":       "the arguments of whatever tool is named: its schema is with that tool",
-	"mcp_invoke_tool.arguments": "the same, for a tool of an MCP server that may have come a moment ago",
-	"mcp_get_prompt.arguments":  "the arguments of whatever prompt is named; the prompt itself says which",
+	"call_tool.arguments":          "the arguments of whatever tool is named: its schema is with that tool",
+	"mcp_invoke_tool.arguments":    "the same, for a tool of an MCP server that may have come a moment ago",
+	"mcp_get_prompt.arguments":     "the arguments of whatever prompt is named; the prompt itself says which",
+	"schedule_task.tool_arguments": "the arguments of whatever tool is called later, or the payload of a webhook",
 }
 
 // Our own tools are accepted by every model API, whatever others offer.

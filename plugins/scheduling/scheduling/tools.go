@@ -32,7 +32,7 @@ type scheduleArgs struct {
 	Until       string          `json:"until,omitempty" doc:"No fire after this point in time, written like at."`
 	Inbox       string          `json:"inbox,omitempty" jsonschema:"enum=patrol,enum=session" doc:"Where a fire is told: in the session patrol:AGENT:TASK (the default), or in this session while it lasts."`
 	Tool        string          `json:"tool,omitempty" doc:"Call this tool when it fires, instead of prompting; with your rights at that time."`
-	Arguments   json.RawMessage `json:"tool_arguments,omitempty" doc:"Arguments of the tool, or the payload of the webhook: a JSON object."`
+	Arguments   json.RawMessage `json:"tool_arguments,omitempty" jsonschema:"type=object" doc:"Arguments of the tool, or the payload of the webhook: a JSON object."`
 	Webhook     string          `json:"webhook_url,omitempty" doc:"Send a signed webhook to this address when it fires, instead of prompting."`
 }
 
