@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-dev/bulkhead/plugins/scheduling/clock"
 	"github.com/bulkhead-dev/bulkhead/plugins/scheduling/task"
+	"github.com/bulkhead-dev/bulkhead/sdk"
 )
 
 // Each policy for what was missed while nothing ran.
@@ -320,5 +321,43 @@ func TestAlarm(t *testing.T) {
 	<-cancelled
 	if woke < 5 {
 		t.Errorf("woke %d times", woke)
+	}
+}
+
+// A keeper that stops lets what is being delivered end, for as long as it is given,
+// admits no more, and leaves what it cut, and what waits behind it, to the next one.
+func TestStop(t *testing.T) {
+	state, c := newMemory(), clock.NewFake(start)
+	r := newRig(t, state, c)
+	r.holding("cut")
+	ends := r.holding("ends")
+	for _, name := range []string{"cut", "ends"} {
+		r.schedule(task.Spec{Name: name, Every: time.Hour, Overlap: task.OverlapQueue, Action: task.Action{Kind: task.Tool, Tool: "x"}})
+	}
+	for n := 1; n <= 2; n++ {
+		c.Set(start.Add(time.Duration(n) * time.Hour))
+		r.work(c.Now())
+	}
+	await(t, "both deliveries", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.fires) == 2 })
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() { r.Stop(ctx); close(stopped) }()
+	await(t, "the end of changes", r.closing)
+	if _, _, err := r.Pause(t.Context(), "ann", "cut", "x"); sdk.CodeOf(err) != sdk.Unavailable {
+		t.Errorf("a change while it stops: %v", err)
+	}
+	close(ends)
+	await(t, "the one that ends to be noted", func() bool { return len(r.history("ends")) == 1 })
+	cancel()
+	<-stopped
+	r.taken()
+	r = newRig(t, state, c)
+	r.work(c.Now())
+	r.running.Wait()
+	got := r.taken()
+	slices.Sort(got)
+	want := []string{"cut 2026-01-01T01:00:00Z", "cut 2026-01-01T02:00:00Z", "ends 2026-01-01T02:00:00Z"}
+	if !slices.Equal(got, want) || len(r.again) != 1 {
+		t.Errorf("the next one begins %q, of which %q may have run before; want %q", got, r.again, want)
 	}
 }
