@@ -199,6 +199,7 @@ func pack(w io.Writer, dir string, most int, bytes int64) {
 	defer root.Close()
 	t := tar.NewWriter(w)
 	files, sum := 0, int64(0)
+	// An archive that ends early is told by whoever reads it.
 	_ = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return nil
