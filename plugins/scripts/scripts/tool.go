@@ -27,7 +27,7 @@ func (s *scripts) tool(languages []string, installs bool) *sdk.Tool {
 	}
 	properties := `"script":{"type":"string","minLength":1,"description":"The source. What it prints is the result; files it leaves in /out are saved."},` +
 		`"input_data":{"type":"string","description":"Text for the script: in the environment variable BULKHEAD_INPUT, and in the file /in/input."},` +
-		`"timeout_seconds":{"type":["number","string"],"description":"Time the script has, up to 300."},` +
+		`"timeout_seconds":{"type":"number","description":"Time the script has, up to 300."},` +
 		`"pip_packages":{"type":"array","items":{"type":"string"},"description":"` + packages + `"}`
 	if len(languages) > 1 || !slices.Contains(languages, run.Python) {
 		names, err := json.Marshal(languages)
