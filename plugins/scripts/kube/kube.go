@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/alive"
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/run"
 )
 
@@ -31,7 +32,8 @@ type Options struct {
 	Image     string
 	CPU       resource.Quantity
 	Limits    run.Limits
-	Owner     string // of the pods: a label's value, the same after a restart
+	Owner     string      // of the pods: a label's value, the same after a restart
+	Mark      *alive.Mark // of this process
 	Log       *slog.Logger
 }
 
@@ -59,7 +61,7 @@ type Runner struct {
 	over bool
 }
 
-// New makes a runner, and deletes the pods that an earlier one of this owner left. The
+// New makes a runner, and deletes the pods that dead processes of this owner left. The
 // error says what the cluster does not permit.
 func New(ctx context.Context, o Options) (*Runner, error) {
 	conf := rest.CopyConfig(o.Config)
@@ -98,7 +100,9 @@ func (r *Runner) sweep(ctx context.Context) error {
 		return err
 	}
 	for _, p := range list.Items {
-		r.delete(ctx, p.Name)
+		if !r.o.Mark.Lives(p.Labels[processLabel]) {
+			r.delete(ctx, p.Name)
+		}
 	}
 	return nil
 }

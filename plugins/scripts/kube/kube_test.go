@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/alive"
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/run"
 	"github.com/bulkhead-dev/bulkhead/sdk/child"
 )
@@ -80,8 +81,19 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-func options(c *cluster) Options {
-	return Options{Config: c.config(), Namespace: c.role.Namespace, Image: "python:3.12-slim", CPU: resource.MustParse("500m"), Owner: "host-1", Log: slog.New(slog.DiscardHandler),
+func mark(t *testing.T) *alive.Mark {
+	t.Helper()
+	m, err := alive.Here(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return m
+}
+
+func options(t *testing.T, c *cluster) Options {
+	t.Helper()
+	return Options{Mark: mark(t), Config: c.config(), Namespace: c.role.Namespace, Image: "python:3.12-slim", CPU: resource.MustParse("500m"), Owner: "host-1", Log: slog.New(slog.DiscardHandler),
 		Limits: run.Limits{Memory: 256 << 20, Processes: 32, Disk: 16 << 20, Output: 64 << 10}}
 }
 
@@ -97,7 +109,7 @@ func runner(t *testing.T, change func(*cluster)) (*Runner, *cluster) {
 	if change != nil {
 		change(c)
 	}
-	r, err := New(t.Context(), options(c))
+	r, err := New(t.Context(), options(t, c))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +198,7 @@ func TestRealCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := New(t.Context(), Options{Config: conf, Namespace: "bulkhead-scripts", Image: "python:3.12-slim", CPU: resource.MustParse("500m"), Owner: "bulkhead-test", Log: slog.New(slog.DiscardHandler),
+	r, err := New(t.Context(), Options{Mark: mark(t), Config: conf, Namespace: "bulkhead-scripts", Image: "python:3.12-slim", CPU: resource.MustParse("500m"), Owner: "bulkhead-test", Log: slog.New(slog.DiscardHandler),
 		Limits: run.Limits{Memory: 256 << 20, Processes: 32, Disk: 16 << 20, Output: 64 << 10}})
 	if err != nil {
 		t.Fatal(err)
@@ -277,16 +289,26 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// What a dead process left is swept; what another one of the same owner waits for, as
+// around a replacement, is not, and neither is what another host's does.
 func TestWhatIsLeftIsSweptAtTheStart(t *testing.T) {
-	_, c := runner(t, func(c *cluster) {
-		for name, owner := range map[string]string{"ours": "host-1", "theirs": "host-2"} {
-			n := &node{stop: func() {}, pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{nameLabel: podName, ownerLabel: owner}}}}
-			c.pods[name] = n
-		}
-	})
+	c := newCluster(t)
+	o := options(t, c)
+	for name, labels := range map[string]map[string]string{
+		"dead":    {ownerLabel: "host-1", processLabel: "abc"},
+		"older":   {ownerLabel: "host-1"},
+		"living":  {ownerLabel: "host-1", processLabel: o.Mark.Name},
+		"another": {ownerLabel: "host-2"},
+	} {
+		labels[nameLabel] = podName
+		c.pods[name] = &node{stop: func() {}, pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}}
+	}
+	if _, err := New(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.pods["ours"] != nil || c.pods["theirs"] == nil {
+	if c.pods["dead"] != nil || c.pods["older"] != nil || c.pods["living"] == nil || c.pods["another"] == nil {
 		t.Errorf("deleted: %v", c.deleted)
 	}
 }

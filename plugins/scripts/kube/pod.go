@@ -1,7 +1,6 @@
 package kube
 
 import (
-	_ "embed"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -14,18 +13,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/inside"
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/run"
 )
-
-//go:embed keeper.py
-var keeper string
 
 // Labels of the pods.
 const (
 	nameLabel  = "app.kubernetes.io/name"
 	ownerLabel = "bulkhead.dev/owner"
-	podName    = "bulkhead-script"
-	container  = "script"
+	// processLabel names the process that waits for the pod.
+	processLabel = "bulkhead.dev/process"
+	podName      = "bulkhead-script"
+	container    = "script"
 )
 
 const (
@@ -37,16 +36,6 @@ const (
 	maxLogFiles = 4 << 20
 	user        = 65534
 )
-
-// order is what the keeper is told, beside script and input.
-type order struct {
-	Seconds float64 `json:"seconds"`
-	Env     int     `json:"env"`   // bytes of input that stand in the environment, too
-	Keep    int     `json:"keep"`  // bytes kept of each stream
-	Flood   int     `json:"flood"` // bytes of one at which the script is ended
-	Files   int     `json:"files"`
-	Bytes   int64   `json:"bytes"`
-}
 
 // TooLargeError says that a script and its input do not fit into a pod's description.
 type TooLargeError struct{ Bytes int }
@@ -60,15 +49,8 @@ func (r *Runner) pod(name string, s run.Spec) (*corev1.Pod, error) {
 	if n := len(s.Script) + len(s.Input); n > maxOrder {
 		return nil, &TooLargeError{n}
 	}
-	files, bytes := s.OutFiles, s.OutBytes
-	if files == 0 {
-		files = run.MaxFiles
-	}
-	if bytes == 0 || bytes > maxLogFiles {
-		bytes = maxLogFiles
-	}
 	l := r.o.Limits
-	raw, err := json.Marshal(order{Seconds: s.Timeout.Seconds(), Env: run.MaxEnvInput, Keep: l.Output, Flood: max(16*l.Output, 1<<20), Files: files, Bytes: bytes})
+	raw, err := json.Marshal(inside.For(s, l, maxLogFiles))
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +63,7 @@ func (r *Runner) pod(name string, s run.Spec) (*corev1.Pod, error) {
 		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: disk}}}
 	}
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: r.o.Namespace, Labels: map[string]string{nameLabel: podName, ownerLabel: r.o.Owner}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: r.o.Namespace, Labels: map[string]string{nameLabel: podName, ownerLabel: r.o.Owner, processLabel: r.o.Mark.Name}},
 		Spec: corev1.PodSpec{
 			RestartPolicy:                 corev1.RestartPolicyNever,
 			ActiveDeadlineSeconds:         ptr.To(int64(math.Ceil((s.Timeout + startTime + endTime).Seconds()))),
@@ -94,7 +76,7 @@ func (r *Runner) pod(name string, s run.Spec) (*corev1.Pod, error) {
 			},
 			Volumes: []corev1.Volume{empty("tmp"), empty("in"), empty("out")},
 			Containers: []corev1.Container{{
-				Name: container, Image: r.o.Image, Command: []string{"python3", "-I", "-u", "-c", keeper}, Env: env,
+				Name: container, Image: r.o.Image, Command: inside.Command(), Env: env,
 				Resources:    corev1.ResourceRequirements{Limits: limits, Requests: limits},
 				VolumeMounts: []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}, {Name: "in", MountPath: "/in"}, {Name: "out", MountPath: "/out"}},
 				SecurityContext: &corev1.SecurityContext{

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/attacks"
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/run"
 	"github.com/bulkhead-dev/bulkhead/sdk/child"
 )
@@ -42,14 +43,12 @@ func interpreters(t *testing.T) map[string]string {
 	return found
 }
 
-var limits = run.Limits{Memory: 256 << 20, Processes: 32, Disk: 16 << 20, Output: 64 << 10}
-
 func runner(t *testing.T, change func(*Options)) *Runner {
 	t.Helper()
 	if s := child.Probe(t.Context()); !s.Namespaces {
 		t.Skipf("NOT RUN namespaces %s", s.Reason)
 	}
-	o := Options{Interpreters: interpreters(t), Limits: limits, Log: slog.New(slog.DiscardHandler)}
+	o := Options{Interpreters: interpreters(t), Limits: attacks.Limits, Log: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&o)
 	}

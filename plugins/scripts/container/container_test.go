@@ -1,0 +1,413 @@
+//go:build linux
+
+package container
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/alive"
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/attacks"
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/run"
+)
+
+const (
+	image   = "localhost/bulkhead-python:test"
+	missing = "NOT RUN container "
+)
+
+// engine is a Podman of the test's own, with an image made of this machine's Python.
+type engine struct {
+	dir, socket string
+	cmd         *exec.Cmd
+}
+
+var podman struct {
+	once sync.Once
+	*engine
+	why string
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if podman.engine != nil {
+		podman.stop()
+	}
+	os.Exit(code)
+}
+
+func theEngine(t *testing.T) *engine {
+	t.Helper()
+	podman.once.Do(func() { podman.engine, podman.why = startEngine() })
+	if podman.engine == nil {
+		t.Skip(missing + podman.why)
+	}
+	return podman.engine
+}
+
+func startEngine() (*engine, string) {
+	if os.Geteuid() != 0 {
+		return nil, "Podman without root has no cgroups to bound memory with on every machine"
+	}
+	for _, program := range []string{"podman", "runc", "/usr/bin/python3"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return nil, program + " is not installed"
+		}
+	}
+	dir, err := os.MkdirTemp("", "bulkhead-podman-")
+	if err != nil {
+		return nil, err.Error()
+	}
+	e := &engine{dir: dir, socket: dir + "/api.sock"}
+	root := dir + "/root.tar"
+	if err := writeRoot(root); err != nil {
+		return nil, err.Error()
+	}
+	if out, err := e.podman("import", root, image).CombinedOutput(); err != nil {
+		e.stop()
+		return nil, fmt.Sprintf("podman takes no image here: %v: %s", err, out)
+	}
+	e.cmd = e.podman("system", "service", "--time", "0", "unix://"+e.socket)
+	log, err := os.Create(dir + "/log")
+	if err != nil {
+		return nil, err.Error()
+	}
+	e.cmd.Stdout, e.cmd.Stderr = log, log
+	if err := e.cmd.Start(); err != nil {
+		e.stop()
+		return nil, err.Error()
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if _, err := os.Stat(e.socket); err == nil {
+			break
+		} else if time.Now().After(end) {
+			e.stop()
+			raw, _ := os.ReadFile(dir + "/log")
+			return nil, fmt.Sprintf("podman's service does not start: %s", raw)
+		}
+	}
+	// Whether containers run at all is the machine's matter; whether ours do is the test's.
+	if out, err := e.podman("run", "--rm", "--network", "none", "--ulimit", "nofile=256:256", "--ulimit", "nproc=4096:4096", image, "python3", "-c", "pass").CombinedOutput(); err != nil {
+		e.stop()
+		return nil, fmt.Sprintf("podman runs no container here: %v: %s", err, out)
+	}
+	return e, ""
+}
+
+func (e *engine) podman(args ...string) *exec.Cmd {
+	return exec.Command("podman", append([]string{"--root", e.dir + "/store", "--runroot", e.dir + "/run", "--tmpdir", e.dir + "/tmp", "--cgroup-manager", "cgroupfs", "--runtime", "runc", "--events-backend", "file"}, args...)...)
+}
+
+func (e *engine) stop() {
+	if e.cmd != nil && e.cmd.Process != nil {
+		_ = e.cmd.Process.Kill()
+		_ = e.cmd.Wait()
+	}
+	_ = e.podman("rm", "--all", "--force", "--time", "0").Run()
+	_ = exec.Command("umount", e.dir+"/store/overlay").Run()
+	_ = os.RemoveAll(e.dir)
+}
+
+// writeRoot makes a file system with Python in it, and what the attacks need.
+func writeRoot(name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w := tar.NewWriter(f)
+	seen := map[string]bool{}
+	link := func(name, to string) error {
+		if seen[name] {
+			return nil
+		}
+		seen[name] = true
+		return w.WriteHeader(&tar.Header{Name: strings.TrimPrefix(name, "/"), Typeflag: tar.TypeSymlink, Linkname: to, Mode: 0o777})
+	}
+	var file func(name string) error
+	file = func(name string) error {
+		if dir, err := filepath.EvalSymlinks(filepath.Dir(name)); err == nil {
+			name = filepath.Join(dir, filepath.Base(name))
+		}
+		info, err := os.Lstat(name)
+		if err != nil || seen[name] {
+			return err
+		}
+		if info.Mode()&fs.ModeSymlink != 0 {
+			to, err := os.Readlink(name)
+			if err != nil {
+				return err
+			}
+			if err := link(name, to); err != nil {
+				return err
+			}
+			if !filepath.IsAbs(to) {
+				to = filepath.Join(filepath.Dir(name), to)
+			}
+			return file(to)
+		}
+		if !info.Mode().IsRegular() {
+			return nil
+		}
+		seen[name] = true
+		if err := w.WriteHeader(&tar.Header{Name: strings.TrimPrefix(name, "/"), Typeflag: tar.TypeReg, Size: info.Size(), Mode: int64(info.Mode().Perm())}); err != nil {
+			return err
+		}
+		in, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		_, err = io.Copy(w, in)
+		return err
+	}
+	for _, l := range []string{"bin", "sbin", "lib", "lib64"} {
+		if to, err := os.Readlink("/" + l); err == nil {
+			if err := link("/"+l, to); err != nil {
+				return err
+			}
+		}
+	}
+	needed := []string{"/usr/bin/python3", "/bin/sh", "/bin/sleep", "/usr/bin/setsid", "/bin/su"}
+	lib, err := exec.Command("/usr/bin/python3", "-c", "import os; print(os.path.dirname(os.__file__))").Output()
+	if err != nil {
+		return err
+	}
+	err = filepath.WalkDir(strings.TrimSpace(string(lib)), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && slices.Contains([]string{"test", "tests", "dist-packages", "__pycache__", "idlelib", "tkinter"}, d.Name()) {
+			return fs.SkipDir
+		}
+		if d.Type().IsRegular() {
+			needed = append(needed, path)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range needed {
+		if err := file(name); err != nil {
+			return err
+		}
+		if strings.HasSuffix(name, ".py") {
+			continue
+		}
+		libs, err := exec.Command("ldd", name).Output()
+		if err != nil {
+			continue // no program
+		}
+		for field := range strings.FieldsSeq(string(libs)) {
+			if strings.HasPrefix(field, "/") {
+				if err := file(field); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return w.Close()
+}
+
+func options(t *testing.T) Options {
+	t.Helper()
+	e := theEngine(t)
+	dir := t.TempDir()
+	m, err := alive.Here(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return Options{Socket: e.socket, Image: image, NanoCPUs: 1e9, Limits: attacks.Limits, Dir: dir, Owner: "test-" + m.Name, Mark: m, Log: slog.New(slog.DiscardHandler)}
+}
+
+func runner(t *testing.T, change func(*Options)) *Runner {
+	t.Helper()
+	o := options(t)
+	if change != nil {
+		change(&o)
+	}
+	r, err := New(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.Close()
+		none(t, r)
+	})
+	return r
+}
+
+// none says that no container is left, waiting for those on their way out.
+func none(t *testing.T, r *Runner) {
+	t.Helper()
+	api, err := client.New(client.WithHost("unix://" + r.o.Socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer api.Close()
+	var left []string
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		list, err := api.ContainerList(context.Background(), client.ContainerListOptions{All: true, Filters: make(client.Filters).Add("label", ownerLabel+"="+r.o.Owner)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = left[:0]
+		for _, c := range list.Items {
+			left = append(left, c.ID[:12]+" "+string(c.State))
+		}
+		if len(left) == 0 {
+			return
+		}
+	}
+	t.Errorf("these are left: %v", left)
+}
+
+func python(t *testing.T, r *Runner, script string, more ...func(*run.Spec)) run.Result {
+	t.Helper()
+	s := run.Spec{Language: run.Python, Script: []byte(script), Timeout: 30 * time.Second}
+	for _, m := range more {
+		m(&s)
+	}
+	got, err := r.Run(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestARun(t *testing.T) {
+	shared := t.TempDir()
+	for dir := shared; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(shared+"/data.csv", []byte("1,2\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := runner(t, func(o *Options) { o.Shared = shared })
+	got := python(t, r, `
+import os, sys
+print(open("/shared/data.csv").read().strip(), os.environ["BULKHEAD_INPUT"], os.environ["ROCKBOT_INPUT"], open("/in/input").read(), __name__, sys.argv)
+print("to stderr", file=sys.stderr)
+os.makedirs("/out/sub")
+open("/out/sub/a.txt", "w").write("x" * 1000)
+open("b.bin", "wb").write(bytes(range(256)) * 5000)
+`, func(s *run.Spec) { s.Input = []byte("héllo") })
+	if want := "1,2 héllo héllo héllo __main__ ['/in/script.py']\n"; got.Cause != run.Exited || got.Exit != 0 || string(got.Stdout) != want || string(got.Stderr) != "to stderr\n" {
+		t.Errorf("%+v\n%s%s", got, got.Stdout, got.Stderr)
+	}
+	if len(got.Files) != 2 || got.Files[0].Name != "b.bin" || len(got.Files[0].Data) != 256*5000 || got.Files[1].Name != "sub/a.txt" || got.FilesLost != "" {
+		t.Errorf("%d files, %s", len(got.Files), got.FilesLost)
+	}
+	if got.Wall <= 0 || got.PeakMemory < 1<<20 || got.PeakMemory > 200<<20 {
+		t.Errorf("%s, %d bytes", got.Wall, got.PeakMemory)
+	}
+	for script, exit := range map[string]int{"exit(7)": 7, "raise SystemExit('bye')": 1, "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)": -11, "": 0, "x = (": 1} {
+		if got := python(t, r, script); got.Cause != run.Exited || got.Exit != exit {
+			t.Errorf("%q: %+v %s", script, got, got.Stderr)
+		}
+	}
+	got = python(t, r, "import os; print(len(os.environ['BULKHEAD_INPUT']), len(open('/in/input').read()))", func(s *run.Spec) { s.Input = []byte(strings.Repeat("y", 3<<20)) })
+	if string(got.Stdout) != fmt.Sprintf("0 %d\n", 3<<20) {
+		t.Errorf("%+v %s %s", got, got.Stdout, got.Stderr)
+	}
+	got = python(t, r, "print('on', flush=True)\nwhile True: pass", func(s *run.Spec) { s.Timeout = time.Second })
+	if got.Cause != run.Timeout || string(got.Stdout) != "on\n" {
+		t.Errorf("%+v %s", got, got.Stdout)
+	}
+}
+
+func TestAttacks(t *testing.T) {
+	attacks.Run(t, attacks.Runner{Runner: runner(t, nil), NotThere: []string{"/work", "/etc/ssh", "/run/docker.sock", theEngine(t).socket},
+		Ends: map[string]string{"files without end": run.Memory, "memory of one": run.Memory, "its keeper is killed": run.Timeout}})
+}
+
+func TestACallerThatLeaves(t *testing.T) { attacks.Leave(t, runner(t, nil)) }
+
+func TestManyRuns(t *testing.T) { attacks.Many(t, runner(t, nil), 60, 8) }
+
+// A keeper ends with the line to whoever waits, and its container with it; what an
+// engine kept all the same is removed at the next start, but not what a living process
+// waits for.
+func TestWhatIsLeft(t *testing.T) {
+	r := runner(t, nil)
+	id, err := r.create(t.Context(), run.Spec{Language: run.Python, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, err := r.attend(ctx, id, run.Spec{Language: run.Python, Script: []byte("import time\nprint('on', flush=True)\ntime.sleep(600)"), Timeout: time.Minute, Said: func(run.Stream, []byte) { cancel() }})
+		lines <- err
+	}()
+	if err := <-lines; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	none(t, r) // by itself: nobody removed it
+
+	dead := r.o
+	other, err := alive.Here(dead.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.Mark = other
+	was := &Runner{o: dead, api: r.api, podman: r.podman, filter: r.filter}
+	ids := []string{}
+	for _, of := range []*Runner{was, r} {
+		id, err := of.create(t.Context(), run.Spec{Language: run.Python, Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	other.Close()
+	if err := r.sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, gone := range []bool{true, false} {
+		_, err := r.api.ContainerInspect(t.Context(), ids[i], client.ContainerInspectOptions{})
+		if (err != nil) != gone {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	r.remove(t.Context(), ids[1])
+}
+
+func TestWhatIsMissingIsTold(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*Options)
+		want   string
+	}{
+		"no engine": {func(o *Options) { o.Socket = filepath.Join(o.Dir, "none.sock") }, "no engine answers at"},
+		"no image":  {func(o *Options) { o.Image = "localhost/nothing:1" }, "the engine has no image localhost/nothing:1; `podman pull localhost/nothing:1` gets it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t)
+			row.change(&o)
+			_, err := New(t.Context(), o)
+			var failure *run.Failure
+			if !errors.As(err, &failure) || !strings.Contains(failure.Reason, row.want) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
