@@ -16,10 +16,11 @@ fi
 if ! command -v chromium >/dev/null 2>&1 && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
 	apt-get update -qq && apt-get install -y -qq chromium >/dev/null 2>&1 || echo "chromium could not be installed" >&2
 fi
-# So do those that read what a model is shown, and compare searching with ripgrep.
+# So do those that read what a model is shown, compare searching with ripgrep, and run
+# scripts in other sandboxes.
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-	for program in tesseract:tesseract-ocr rg:ripgrep /usr/bin/python3:python3 /usr/bin/pip3:python3-pip; do
-		command -v "${program%%:*}" >/dev/null 2>&1 || apt-get install -y -qq "${program#*:}" >/dev/null 2>&1 || echo "${program#*:} could not be installed" >&2
+	for program in tesseract:tesseract-ocr rg:ripgrep /usr/bin/python3:python3 /usr/bin/pip3:python3-pip podman:podman runc:runc bwrap:bubblewrap; do
+		command -v "${program%%:*}" >/dev/null 2>&1 || apt-get install -y -qq --no-install-recommends "${program#*:}" >/dev/null 2>&1 || echo "${program#*:} could not be installed" >&2
 	done
 fi
 [ -f node_modules/.done ] && cmp -s package-lock.json node_modules/.done && exit 0

@@ -24,9 +24,14 @@ func scriptWorld(t *testing.T) *world {
 		t.Skip("NOT RUN namespaces /usr/bin/python3 is not installed")
 	}
 	w := newWorld(t, "plugin \"scripts\" {\n  grants = [\"shared\"]\n}\nplugin \"workspace\" {\n  grants = [\"shared\"]\n}\n", "scripts", "workspace")
-	w.mkdir("shared/attachments")
-	w.write("shared/attachments/numbers.csv", "1,2,3\n")
+	// The shared folder is where it is by default, as the host makes it.
+	raw, err := os.ReadFile(filepath.Join(w.dir, "config.hcl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write("config.hcl", strings.Replace(string(raw), "  shared   = \"shared\"\n", "", 1))
 	w.serve()
+	w.write("data/shared/attachments/numbers.csv", "1,2,3\n")
 	testbin.Await(t, 40*time.Second, "the tool to be offered, or the reason why it is not", func() bool {
 		return strings.Contains(w.ok("tools"), "execute_python_script") || strings.Contains(w.ok("status"), "can't be run here")
 	})

@@ -112,7 +112,7 @@ func Start(ctx context.Context, o Options) (h *Host, err error) {
 		return h, err
 	}
 	h.sweepRuns()
-	if err := sharedDirs(o.Config.Host.SharedDir); err != nil {
+	if err := sharedDirs(o.Config.Host.DataDir, o.Config.Host.SharedDir); err != nil {
 		return h, err
 	}
 	if h.store, err = store.Open(ctx, store.Options{Dir: data}); err != nil {

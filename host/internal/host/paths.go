@@ -1,6 +1,7 @@
 package host
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -71,9 +72,26 @@ func (h *Host) sweepRuns() {
 	}
 }
 
-func sharedDirs(shared string) error {
-	for _, sub := range []string{"attachments", "results", "plugins"} {
-		if err := os.MkdirAll(filepath.Join(shared, sub), 0o700); err != nil {
+// sharedDirs makes the shared folder. Within a data dir that nobody else can enter it is
+// open to all: scripts read it under a user of their own. Elsewhere what has to be
+// made is the host's alone, and who may read it is the operator's to say.
+func sharedDirs(data, shared string) error {
+	mode := fs.FileMode(0o700)
+	if rel, err := filepath.Rel(data, shared); err == nil && filepath.IsLocal(rel) {
+		if info, err := os.Stat(data); err == nil && info.Mode().Perm()&0o077 == 0 {
+			mode = 0o755
+		}
+	}
+	for _, sub := range []string{".", "attachments", "results", "plugins"} {
+		dir := filepath.Join(shared, sub)
+		if sub == "plugins" {
+			mode = 0o700 // each of these is one plugin's
+		}
+		err := os.MkdirAll(dir, mode)
+		if err == nil && mode == 0o755 {
+			err = os.Chmod(dir, mode) // an earlier host's
+		}
+		if err != nil {
 			return fault.New(fault.DataDirUnusable, "the shared folder can't be made: %w", err)
 		}
 	}

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/rest"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/alive"
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/container"
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/kube"
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/local"
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/run"
@@ -38,6 +40,7 @@ type scripts struct {
 	conf   *sdk.Config[settings]
 
 	mu     sync.Mutex
+	mark   *alive.Mark // of this process, in the folder of its data
 	runner run.Runner
 	slots  chan struct{} // one for each script that may run
 	wheels *wheels.Store // nil = packages can't be installed
@@ -76,8 +79,8 @@ func (s *scripts) apply(ctx context.Context, now *settings) error {
 	switch {
 	case err != nil:
 		s.runner, s.fault = nil, err.Error()
-	case now.Wheels != "" && fresh.Name() == "namespaces" && slices.Contains(now.Languages, run.Python):
-		s.wheels = &wheels.Store{Dir: filepath.Join(s.plugin.Facts().DataDir, "packages"), House: now.Wheels, Interpreter: programs[run.Python][0], Runner: fresh}
+	case now.Wheels != "" && fresh.Name() != "kubernetes" && slices.Contains(now.Languages, run.Python):
+		s.wheels = &wheels.Store{Dir: filepath.Join(s.plugin.Facts().DataDir, "packages"), House: now.Wheels, For: python(now, fresh), Runner: fresh}
 	}
 	s.mu.Unlock()
 	if old != nil {
@@ -95,6 +98,9 @@ func (s *scripts) apply(ctx context.Context, now *settings) error {
 
 func (s *scripts) open(ctx context.Context, now *settings) (run.Runner, error) {
 	limits := run.Limits{Memory: int64(now.Memory), Processes: int64(now.Processes), Disk: int64(now.Disk), Output: int(now.Output)}
+	if now.Runner == "container" {
+		return s.engine(ctx, now, limits)
+	}
 	if now.Runner != "local" {
 		conf, err := kube.Config(now.Kubeconf)
 		switch {
@@ -110,28 +116,98 @@ func (s *scripts) open(ctx context.Context, now *settings) (run.Runner, error) {
 			found[l] = programs[l][i]
 		}
 	}
-	facts := s.plugin.Facts()
-	shared := ""
-	if slices.Contains(facts.Granted, "shared") {
-		shared = facts.SharedDir
+	r, err := local.New(ctx, local.Options{Shared: s.shared(), Interpreters: found, Warm: now.Warm, Log: s.plugin.Logger(), Limits: limits})
+	switch {
+	case err == nil:
+		return r, nil
+	case now.Runner == "auto" && now.Socket != "":
+		r, second := s.engine(ctx, now, limits)
+		if second != nil {
+			return nil, fmt.Errorf("%w; %w", err, second)
+		}
+		return r, nil
 	}
-	r, err := local.New(ctx, local.Options{Shared: shared, Interpreters: found, Warm: now.Warm, Log: s.plugin.Logger(),
-		Limits: limits})
+	return nil, err
+}
+
+// shared is the folder that scripts read; empty = none.
+func (s *scripts) shared() string {
+	facts := s.plugin.Facts()
+	if !slices.Contains(facts.Granted, "shared") {
+		return ""
+	}
+	return facts.SharedDir
+}
+
+// closed is the shared folder if it is to be read by scripts and can't be.
+func (s *scripts) closed() string {
+	dir := s.shared()
+	if dir == "" || s.runner.Name() == "kubernetes" || s.runner.Name() != "container" && os.Geteuid() != 0 {
+		return ""
+	}
+	if info, err := os.Stat(dir); err == nil && info.Mode().Perm()&0o005 == 0o005 {
+		return ""
+	}
+	return dir
+}
+
+// owner names what this instance in this host's folder makes elsewhere, so that what a
+// killed process of it left is found again.
+func (s *scripts) owner() (name string, mark *alive.Mark, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	facts := s.plugin.Facts()
+	if s.mark == nil {
+		if s.mark, err = alive.Here(filepath.Join(facts.DataDir, "alive")); err != nil {
+			return "", nil, err
+		}
+	}
+	sum := sha256.Sum256([]byte(facts.DataDir + "\x00" + facts.Instance))
+	return hex.EncodeToString(sum[:8]), s.mark, nil
+}
+
+// python says whose packages those of a runner are.
+func python(now *settings, r run.Runner) string {
+	if r.Name() == "container" {
+		return now.Image
+	}
+	path := programs[run.Python][0]
+	info, err := os.Stat(path)
+	if err != nil {
+		return path // the runner says it better
+	}
+	return fmt.Sprint(path, info.Size(), info.ModTime().UnixNano())
+}
+
+// engine makes a runner of containers.
+func (s *scripts) engine(ctx context.Context, now *settings, limits run.Limits) (run.Runner, error) {
+	cpu, err := resource.ParseQuantity(now.CPU)
+	if err != nil {
+		return nil, err
+	}
+	owner, mark, err := s.owner()
+	if err != nil {
+		return nil, err
+	}
+	r, err := container.New(ctx, container.Options{Socket: now.Socket, Image: now.Image, NanoCPUs: cpu.MilliValue() * 1e6, Limits: limits, Shared: s.shared(), Dir: s.plugin.Facts().DataDir,
+		Owner: owner, Mark: mark, Log: s.plugin.Logger()})
 	if err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-// cluster makes a runner of pods. They belong to this instance in this host's folder,
-// so that what a killed one left is found again.
+// cluster makes a runner of pods.
 func (s *scripts) cluster(ctx context.Context, now *settings, conf *rest.Config, limits run.Limits) (run.Runner, error) {
 	cpu, err := resource.ParseQuantity(now.CPU)
 	if err != nil {
 		return nil, err
 	}
-	owner := sha256.Sum256([]byte(s.plugin.Facts().DataDir + "\x00" + s.plugin.Facts().Instance))
-	r, err := kube.New(ctx, kube.Options{Config: conf, Namespace: now.Namespace, Image: now.Image, CPU: cpu, Limits: limits, Owner: hex.EncodeToString(owner[:8]), Log: s.plugin.Logger()})
+	owner, mark, err := s.owner()
+	if err != nil {
+		return nil, err
+	}
+	r, err := kube.New(ctx, kube.Options{Config: conf, Namespace: now.Namespace, Image: now.Image, CPU: cpu, Limits: limits, Owner: owner, Mark: mark, Log: s.plugin.Logger()})
 	if err != nil {
 		return nil, err
 	}
@@ -145,11 +221,14 @@ func installed(path string) bool {
 
 func (s *scripts) close() {
 	s.mu.Lock()
-	old := s.runner
-	s.runner, s.fault = nil, "the plugin is stopping"
+	old, mark := s.runner, s.mark
+	s.runner, s.mark, s.fault = nil, nil, "the plugin is stopping"
 	s.mu.Unlock()
 	if old != nil {
 		old.Close()
+	}
+	if mark != nil {
+		mark.Close()
 	}
 }
 
@@ -162,5 +241,9 @@ func (s *scripts) health(context.Context) sdk.Health {
 	case s.runner == nil:
 		return sdk.Health{}
 	}
-	return sdk.Health{Detail: "runner " + s.runner.Name() + " for " + strings.Join(s.runner.Languages(), ", ")}
+	detail := "runner " + s.runner.Name() + " for " + strings.Join(s.runner.Languages(), ", ")
+	if closed := s.closed(); closed != "" {
+		return sdk.Health{Degraded: true, Detail: detail + "; scripts can't read /shared, since they run as another user: chmod o+rx " + closed}
+	}
+	return sdk.Health{Detail: detail}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/enginetest"
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/local"
 	"github.com/bulkhead-dev/bulkhead/sdk/child"
 	"github.com/bulkhead-dev/bulkhead/sdk/sdktest"
@@ -19,7 +20,7 @@ import (
 func TestMain(m *testing.M) {
 	child.Init()
 	local.Init()
-	os.Exit(m.Run())
+	os.Exit(enginetest.Main(m))
 }
 
 func start(t *testing.T, conf string) *sdktest.Session {
@@ -115,6 +116,29 @@ func TestWithoutAnInterpreterNothingIsOffered(t *testing.T) {
 		t.Errorf("%v", names)
 	}
 	if degraded, detail := s.Health(); !degraded || !strings.Contains(detail, "no interpreter is installed") {
+		t.Errorf("%v %s", degraded, detail)
+	}
+}
+
+// The tool is the same in containers.
+func TestInContainers(t *testing.T) {
+	e := enginetest.Get(t)
+	s := sdktest.Start(t, Plugin(), sdktest.Config(fmt.Sprintf(`{"runner":"container","socket":%q,"image":%q}`, e.Socket, enginetest.Image)), sdktest.Granted("shared"))
+	if degraded, detail := s.Health(); !degraded || !strings.Contains(detail, "scripts can't read /shared, since they run as another user: chmod o+rx "+s.SharedDir) {
+		t.Errorf("%v %s", degraded, detail)
+	}
+	if err := os.Chmod(s.SharedDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := s.Call("execute_python_script", args(t, "script", "import os\nprint(os.environ['BULKHEAD_INPUT'], os.getuid())\nopen('/out/f.txt', 'w').write('1')", "input_data", "in"))
+	r.WantText("in 65534")
+	if files, err := filepath.Glob(filepath.Join(s.SharedDir, "attachments/script-*/f.txt")); err != nil || len(files) != 1 {
+		t.Errorf("%v %v", files, err)
+	}
+	if r := s.Call("execute_python_script", args(t, "script", "x = []\nwhile True: x.append(bytearray(1 << 20))")); !r.IsError || !strings.Contains(r.Text, "MemoryError") && !strings.Contains(r.Text, "more memory than it may") {
+		t.Errorf("%q", r.Text)
+	}
+	if degraded, detail := s.Health(); degraded || detail != "runner container for python" {
 		t.Errorf("%v %s", degraded, detail)
 	}
 }

@@ -15,11 +15,12 @@ import (
 
 // settings of the plugin, as in its config block.
 type settings struct {
-	Runner    string       `hcl:"runner,optional" doc:"Where scripts run: local (namespaces of this machine), kubernetes, or auto: kubernetes inside a cluster, else local."`
-	Image     string       `hcl:"image,optional" doc:"Image of the pods."`
+	Runner    string       `hcl:"runner,optional" doc:"Where scripts run: local (namespaces of this machine), container, kubernetes, or auto: kubernetes inside a cluster, else local, else container if a socket is set."`
+	Socket    string       `hcl:"socket,optional" bulkhead:"path=read" doc:"Socket of a Docker or Podman engine."`
+	Image     string       `hcl:"image,optional" doc:"Image of containers and pods."`
 	Namespace string       `hcl:"namespace,optional" doc:"Namespace of the pods."`
 	Kubeconf  string       `hcl:"kubeconfig,optional" bulkhead:"path=read" doc:"How the cluster is reached; inside of one it is not needed."`
-	CPU       string       `hcl:"cpu,optional" doc:"Processor time of a pod, as Kubernetes writes it."`
+	CPU       string       `hcl:"cpu,optional" doc:"Processor time of a container or pod, as Kubernetes writes it."`
 	Languages []string     `hcl:"languages,optional" doc:"What may be run: python, javascript, shell."`
 	Timeout   sdk.Duration `hcl:"timeout,optional" doc:"Time of a script that names none."`
 	Memory    sdk.Size     `hcl:"memory,optional" doc:"Memory of a script and all its processes."`
@@ -46,8 +47,8 @@ var programs = map[string][]string{
 
 func validate(_ context.Context, s *settings) sdk.Diagnostics {
 	var d sdk.Diagnostics
-	if !slices.Contains([]string{"auto", "local", "kubernetes"}, s.Runner) {
-		d.Errorf(sdk.Attr("runner"), "auto, local or kubernetes is wanted here, not %q", s.Runner)
+	if !slices.Contains([]string{"auto", "local", "container", "kubernetes"}, s.Runner) {
+		d.Errorf(sdk.Attr("runner"), "auto, local, container or kubernetes is wanted here, not %q", s.Runner)
 	}
 	if cpu, err := resource.ParseQuantity(s.CPU); err != nil || cpu.Sign() <= 0 {
 		d.Errorf(sdk.Attr("cpu"), "an amount such as 500m or 2 is wanted here, not %q", s.CPU)
@@ -58,8 +59,15 @@ func validate(_ context.Context, s *settings) sdk.Diagnostics {
 	for _, wrong := range validation.IsDNS1123Label(s.Namespace) {
 		d.Errorf(sdk.Attr("namespace"), "%s", wrong)
 	}
-	if s.Runner == "kubernetes" && (len(s.Languages) != 1 || s.Languages[0] != run.Python || s.Wheels != "") {
-		d.Errorf(sdk.Attr("runner"), "a cluster runs python only, with what the image has: languages and wheelhouse can't be set beside it")
+	if s.Runner == "container" && s.Socket == "" {
+		d.Errorf(sdk.Attr("runner"), "the engine's socket is wanted, too, such as socket = \"/run/docker.sock\" or \"/run/podman/podman.sock\"")
+	}
+	elsewhere := s.Runner == "container" || s.Runner == "kubernetes"
+	if elsewhere && (len(s.Languages) != 1 || s.Languages[0] != run.Python) {
+		d.Errorf(sdk.Attr("runner"), "the image has python only: languages can't be set beside it")
+	}
+	if s.Runner == "kubernetes" && s.Wheels != "" {
+		d.Errorf(sdk.Attr("runner"), "in a cluster scripts have what the image has: a wheelhouse can't be set beside it")
 	}
 	if len(s.Languages) == 0 {
 		d.Errorf(sdk.Attr("languages"), "at least one of python, javascript and shell is wanted here")

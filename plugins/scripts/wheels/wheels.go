@@ -71,9 +71,9 @@ func (r *Refused) Error() string { return r.Said }
 
 // Store keeps what is installed in Dir, from wheels in House.
 type Store struct {
-	Dir, House  string
-	Interpreter string // whose packages they are
-	Runner      run.Runner
+	Dir, House string
+	For        string // the interpreter whose packages they are: another one has others
+	Runner     run.Runner
 
 	mu   sync.Mutex
 	busy map[string]chan struct{} // being installed; closed at the end
@@ -128,11 +128,7 @@ func (s *Store) key(names []string) (string, error) {
 	for _, n := range names {
 		fmt.Fprintf(h, "%s\n", n)
 	}
-	info, err := os.Stat(s.Interpreter)
-	if err != nil {
-		return "", err
-	}
-	fmt.Fprintf(h, "%s %d %d\n", s.Interpreter, info.Size(), info.ModTime().UnixNano())
+	fmt.Fprintf(h, "%q\n", s.For)
 	wheels, err := os.ReadDir(s.House)
 	if err != nil {
 		return "", fmt.Errorf("the folder of wheels: %w", err)

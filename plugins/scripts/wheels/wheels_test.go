@@ -117,7 +117,7 @@ func TestPackagesAreInstalledOnce(t *testing.T) {
 	}
 	t.Cleanup(r.Close)
 	c := &counted{Runner: r}
-	s := &Store{Dir: filepath.Join(t.TempDir(), "packages"), House: house, Interpreter: "/usr/bin/python3", Runner: c}
+	s := &Store{Dir: filepath.Join(t.TempDir(), "packages"), House: house, For: "/usr/bin/python3", Runner: c}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	dirs := make([]string, 4)
