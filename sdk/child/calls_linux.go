@@ -62,18 +62,33 @@ func (o order) restrictCalls() error {
 	if !o.Spec.FewCalls {
 		return nil
 	}
+	return setFilter(0)
+}
+
+// FewCalls puts the filter that Spec.FewCalls speaks of over this process and what it
+// starts, for programs that others have built walls around. It can't be undone.
+func FewCalls() error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	return setFilter(unix.SECCOMP_FILTER_FLAG_TSYNC)
+}
+
+func setFilter(flags uintptr) error {
 	if arch == 0 {
 		return fmt.Errorf("no filter for %s: %w", runtime.GOARCH, ErrUnsupported)
 	}
 	p := filter()
 	prog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
+	other, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
 	runtime.KeepAlive(p)
-	if errno == unix.ENOSYS || errno == unix.EINVAL {
+	switch {
+	case errno == unix.ENOSYS || errno == unix.EINVAL:
 		return errors.Join(errno, ErrUnsupported)
-	}
-	if errno != 0 {
+	case errno != 0:
 		return errno
+	case other != 0:
+		return fmt.Errorf("thread %d has another filter", other)
 	}
 	return nil
 }

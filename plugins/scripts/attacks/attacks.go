@@ -137,7 +137,7 @@ func Run(t *testing.T, r Runner) {
 		if got.Cause != run.Exited || string(got.Stdout) != "gone\n" {
 			t.Errorf("%+v %s", got, got.Stderr)
 		}
-		if n := sleepers(t, marker); n != 0 {
+		if n := Sleepers(t, marker); n != 0 {
 			t.Errorf("%d are left", n)
 		}
 	})
@@ -221,7 +221,7 @@ func Leave(t *testing.T, r run.Runner) {
 	if !errors.Is(err, left) {
 		t.Errorf("%v", err)
 	}
-	if n := sleepers(t, marker); n != 0 {
+	if n := Sleepers(t, marker); n != 0 {
 		t.Errorf("%d are left", n)
 	}
 }
@@ -257,8 +257,8 @@ func Many(t *testing.T, r run.Runner, n, atATime int) {
 	}
 }
 
-// sleepers counts running sleeps of exactly this many seconds on the machine.
-func sleepers(t *testing.T, seconds string) (n int) {
+// Sleepers counts running sleeps of exactly this many seconds on the machine.
+func Sleepers(t *testing.T, seconds string) (n int) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {

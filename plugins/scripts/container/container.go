@@ -50,6 +50,7 @@ const (
 	startTime   = time.Minute      // what a container has until it runs
 	endTime     = 10 * time.Second // what a keeper has, past the script's time, to send the files
 	removeTime  = 30 * time.Second
+	lookAgain   = 50 * time.Millisecond
 	testTime    = 20 * time.Second
 
 	maxFiles = 1 << 30 // bytes that come back, where more than usual is asked for
@@ -351,12 +352,20 @@ func (r *Runner) attend(ctx context.Context, id string, s run.Spec) (run.Result,
 // send it one: that is the kernel, for want of memory.
 const killed = 128 + 9
 
-// remove removes a container, and ends what runs in it. What is left the next start
-// removes.
+// remove removes a container, and ends what runs in it, trying again while it is on its
+// way out. What is left the next start removes.
 func (r *Runner) remove(ctx context.Context, id string) {
-	_, err := r.api.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-	if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) { // gone, or going
-		r.o.Log.Warn("a container could not be removed", "container", id, "error", err)
+	for {
+		_, err := r.api.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		if err == nil || errdefs.IsNotFound(err) {
+			return
+		}
+		select {
+		case <-time.After(lookAgain):
+		case <-ctx.Done():
+			r.o.Log.Warn("a container could not be removed", "container", id, "error", err)
+			return
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ package local
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/binary"
 	"encoding/json"
@@ -24,14 +25,24 @@ import (
 //go:embed bootstrap.py
 var bootstrap string
 
+// sharedName is the variable that says where shared files are.
+const sharedName = "BULKHEAD_SHARED"
+
 // keeperName in argv[0] makes this program a keeper.
 const keeperName = "bulkhead-script-keeper"
 
 // Init turns a process that was started as a keeper into one; in every other it does
 // nothing. Call it first in main, and in TestMain.
 func Init() {
-	if len(os.Args) == 4 && os.Args[0] == keeperName {
+	switch {
+	case len(os.Args) == 4 && os.Args[0] == keeperName:
 		os.Exit(keep(os.Args[1], os.Args[2], os.Args[3]))
+	case len(os.Args) == 6 && os.Args[1] == keeperName: // bubblewrap names a program by its path
+		if err := finishWalls(os.Args[5]); err != nil {
+			fmt.Fprintln(os.Stderr, "the walls can't be finished:", err)
+			os.Exit(1)
+		}
+		os.Exit(keep(os.Args[2], os.Args[3], os.Args[4]))
 	}
 }
 
@@ -127,8 +138,10 @@ func keep(language, base, program string) int {
 // prepare starts the interpreter as far as that goes without a script; hand gives it
 // the script.
 func prepare(language, base, program string) (cmd *exec.Cmd, hand func(script, input []byte) error, err error) {
-	env := []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp", "TMPDIR=/tmp", "LANG=C.UTF-8", "LC_ALL=C.UTF-8",
-		"BULKHEAD_SHARED=/shared", "ROCKBOT_SHARED_PATH=/shared", "MPLBACKEND=Agg", "MPLCONFIGDIR=/tmp", "PYTHONDONTWRITEBYTECODE=1"}
+	tmp := filepath.Join(base, "tmp")
+	shared := cmp.Or(os.Getenv(sharedName), "/shared")
+	env := []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + tmp, "TMPDIR=" + tmp, "LANG=C.UTF-8", "LC_ALL=C.UTF-8",
+		sharedName + "=" + shared, "ROCKBOT_SHARED_PATH=" + shared, "MPLBACKEND=Agg", "MPLCONFIGDIR=" + tmp, "PYTHONDONTWRITEBYTECODE=1"}
 	cmd = &exec.Cmd{Path: program, Stdout: os.Stdout, Stderr: os.Stderr, Dir: filepath.Join(base, "out"), Env: env,
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true}}
 	if base != "/" {

@@ -17,7 +17,6 @@ import (
 )
 
 const (
-	insideSelf = "/run/keeper"
 	// endTime is what a keeper has, past the script's own time, to send the files.
 	endTime = 5 * time.Second
 	inSize  = 64 << 20 // of /in: the script and its input
@@ -31,12 +30,17 @@ type Options struct {
 	Interpreters map[string]string // path of the interpreter of each language
 	Limits       run.Limits        // of every run
 	Warm         int               // sandboxes kept ready
-	Log          *slog.Logger
+	// Walls is the one kind to use; empty = the first that holds here.
+	Walls string
+	// NoWalls runs scripts without any where none can be had.
+	NoWalls bool
+	Log     *slog.Logger
 }
 
 // Runner runs scripts behind walls on this machine.
 type Runner struct {
 	o      Options
+	walls  walls
 	ctx    context.Context // of all sandboxes
 	cancel context.CancelFunc
 
@@ -46,24 +50,44 @@ type Runner struct {
 	ended bool
 }
 
-// New makes a runner and tries its walls out; the error says what is missing.
+// New makes a runner behind the first walls that hold here, which a trial run shows; the
+// error says what is missing.
 func New(ctx context.Context, o Options) (*Runner, error) {
 	r := &Runner{o: o}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	if len(o.Interpreters) == 0 {
 		r.cancel()
-		return nil, &run.Failure{Runner: r.Name(), Reason: "no interpreter is installed; Debian's package python3 has one"}
+		return nil, &run.Failure{Runner: "local", Reason: "no interpreter is installed; Debian's package python3 has one"}
 	}
-	if err := r.test(ctx); err != nil {
-		r.Close()
-		return nil, err
+	var reasons []error
+	for _, w := range kinds {
+		if o.Walls != "" && w.name != o.Walls || w.name == Unwalled && !o.NoWalls {
+			continue
+		}
+		r.walls = w
+		err := w.missing()
+		if err == nil {
+			err = r.test(ctx)
+		}
+		if err == nil {
+			r.fill()
+			return r, nil
+		}
+		var failure *run.Failure
+		if !errors.As(err, &failure) {
+			err = &run.Failure{Runner: w.name, Reason: err.Error()}
+		}
+		reasons = append(reasons, err)
 	}
-	r.fill()
-	return r, nil
+	r.Close()
+	if len(reasons) == 0 {
+		return nil, &run.Failure{Runner: o.Walls, Reason: "nobody allowed it"}
+	}
+	return nil, errors.Join(reasons...)
 }
 
-// Name is "namespaces".
-func (r *Runner) Name() string { return "namespaces" }
+// Name is that of its walls.
+func (r *Runner) Name() string { return r.walls.name }
 
 // Languages are those with an interpreter.
 func (r *Runner) Languages() (all []string) {
@@ -124,7 +148,7 @@ func (r *Runner) Run(ctx context.Context, s run.Spec) (run.Result, error) {
 
 // take gives a sandbox that is ready; nil when there is none.
 func (r *Runner) take(s run.Spec) *sandbox {
-	if s.Language != run.Python || s.Packages != "" || s.Wheels != "" {
+	if r.walls.name == Unwalled || s.Language != run.Python || s.Packages != "" || s.Wheels != "" {
 		return nil
 	}
 	for {
@@ -147,7 +171,7 @@ func (r *Runner) take(s run.Spec) *sandbox {
 func (r *Runner) fill() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ended || len(r.warm) >= r.o.Warm || r.o.Interpreters[run.Python] == "" {
+	if r.walls.name == Unwalled || r.ended || len(r.warm) >= r.o.Warm || r.o.Interpreters[run.Python] == "" {
 		return
 	}
 	r.busy.Go(func() {
@@ -199,8 +223,13 @@ func (r *Runner) start(ctx context.Context, s run.Spec) (*sandbox, error) {
 		return nil, err
 	}
 	defer reportW.Close()
-	box := &sandbox{job: jobW, report: reportR}
-	spec := r.spec(s, self)
+	box := &sandbox{job: jobW, report: reportR, walls: r.walls}
+	spec, err := r.walls.spec(r, s, self, box)
+	if err != nil {
+		jobW.Close()
+		reportR.Close()
+		return nil, err
+	}
 	spec.Stdin, spec.Stdout, spec.Stderr, spec.ExtraFiles = jobR, &box.out, &box.err, []*os.File{reportW}
 	begun := make(chan struct{})
 	defer close(begun)
@@ -221,43 +250,8 @@ func (r *Runner) start(ctx context.Context, s run.Spec) (*sandbox, error) {
 		stop()
 		jobW.Close()
 		reportR.Close()
+		box.sweep()
 		return nil, errors.Join(ctx.Err(), &run.Failure{Runner: r.Name(), Reason: err.Error()})
 	}
 	return box, nil
 }
-
-// spec is a sandbox's walls.
-func (r *Runner) spec(s run.Spec, self string) child.Spec {
-	l := s.Limits
-	var mounts []child.Mount
-	for _, m := range child.SystemMounts() {
-		switch m.Target {
-		case "/tmp", "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group", "/etc/ssl", "/etc/ca-certificates", "/etc/pki":
-		default:
-			mounts = append(mounts, m)
-		}
-	}
-	mounts = append(mounts,
-		child.Mount{Target: "/tmp", Writable: true, Size: l.Disk},
-		child.Mount{Target: "/out", Writable: true, Size: l.Disk},
-		child.Mount{Target: "/in", Writable: true, Size: inSize},
-		child.Mount{Target: insideSelf, Source: self},
-	)
-	if r.o.Shared != "" {
-		mounts = append(mounts, child.Mount{Target: "/shared", Source: r.o.Shared})
-	}
-	if s.Packages != "" {
-		mounts = append(mounts, child.Mount{Target: "/deps", Source: s.Packages})
-	}
-	if s.Wheels != "" {
-		mounts = append(mounts, child.Mount{Target: "/wheels", Source: s.Wheels})
-	}
-	return child.Spec{
-		Path: insideSelf, Args: []string{keeperName, s.Language, "/", r.o.Interpreters[s.Language]}, Dir: "/",
-		Root: &child.Root{Mounts: mounts}, FewCalls: true,
-		Limits: child.Limits{Data: l.Memory, Processes: l.Processes + keeperTasks, OpenFiles: 256, FileSize: l.Disk},
-	}
-}
-
-// keeperTasks is how many threads a keeper has, which count as the script's.
-const keeperTasks = 16

@@ -3,12 +3,15 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,7 +23,7 @@ import (
 	"github.com/bulkhead-dev/bulkhead/sdk/child"
 )
 
-// asNobody marks the second run of the tests, under another user.
+// asNobody marks the runs of the tests under another user; it names their walls.
 const asNobody = "LOCAL_TEST_AS_NOBODY"
 
 func TestMain(m *testing.M) {
@@ -45,10 +48,10 @@ func interpreters(t *testing.T) map[string]string {
 
 func runner(t *testing.T, change func(*Options)) *Runner {
 	t.Helper()
-	if s := child.Probe(t.Context()); !s.Namespaces {
+	o := Options{Interpreters: interpreters(t), Limits: attacks.Limits, Log: slog.New(slog.DiscardHandler), Walls: cmp.Or(os.Getenv(asNobody), Namespaces)}
+	if s := child.Probe(t.Context()); !s.Namespaces && o.Walls == Namespaces {
 		t.Skipf("NOT RUN namespaces %s", s.Reason)
 	}
-	o := Options{Interpreters: interpreters(t), Limits: attacks.Limits, Log: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&o)
 	}
@@ -178,11 +181,40 @@ func TestWallsAsAnotherUser(t *testing.T) {
 			break // not ours: it is open already, or the run says so
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), bin, "-test.v", "-test.run", "^(TestARun|TestAttacks|TestOtherLanguages)$", "-test.timeout", "5m")
-	cmd.Dir, cmd.Env = "/", append(os.Environ(), asNobody+"=1", "TMPDIR=/tmp", "HOME=/tmp")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	out, err := cmd.CombinedOutput()
-	if err != nil || strings.Contains(string(out), "NOT RUN namespaces") || strings.Count(string(out), "--- PASS") < 3 {
-		t.Errorf("%v\n%s", err, out)
+	for _, walls := range []string{Namespaces, Bubblewrap} {
+		t.Run(walls, func(t *testing.T) {
+			if walls == Bubblewrap && !executable(bwrap) {
+				t.Skip("NOT RUN bubblewrap it is not installed")
+			}
+			cmd := exec.CommandContext(t.Context(), bin, "-test.v", "-test.run", "^(TestARun|TestAttacks|TestOtherLanguages|TestACallerThatLeaves)$", "-test.timeout", "5m")
+			cmd.Dir, cmd.Env = "/", append(os.Environ(), asNobody+"="+walls, "TMPDIR=/tmp", "HOME=/tmp")
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+			out, err := cmd.CombinedOutput()
+			if err != nil || strings.Contains(string(out), "NOT RUN "+walls) || strings.Count(string(out), "--- PASS") < 4 {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+	t.Log("NOT RUN bubblewrap as root: " + noBubblewrap().Error())
+}
+
+// Without walls a script runs in a folder of its own, if that is wanted, and what it
+// leaves running is ended.
+func TestWithoutWalls(t *testing.T) {
+	if _, err := New(t.Context(), Options{Interpreters: interpreters(t), Limits: attacks.Limits, Log: slog.New(slog.DiscardHandler), Walls: Unwalled}); err == nil {
+		t.Error("nobody wanted that")
+	}
+	shared := t.TempDir()
+	r := runner(t, func(o *Options) { o.Walls, o.NoWalls, o.Shared, o.Warm = Unwalled, true, shared, 2 })
+	marker := strconv.Itoa(500_000 + os.Getpid()%100_000)
+	got := python(t, r, "import os, subprocess\nsubprocess.Popen(['setsid', 'sleep', '"+marker+"'])\nprint(os.environ['BULKHEAD_SHARED'], os.environ['BULKHEAD_INPUT'], os.getcwd() == os.environ['BULKHEAD_OUT'])\nopen('f', 'w').write('1')", func(s *run.Spec) { s.Input = []byte("in") })
+	if string(got.Stdout) != shared+" in True\n" || len(got.Files) != 1 || r.Name() != Unwalled {
+		t.Errorf("%+v %s %s", got, got.Stdout, got.Stderr)
+	}
+	if n := attacks.Sleepers(t, marker); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "script-*", "out", "f")); err != nil || len(left) != 0 {
+		t.Errorf("%v %v", left, err)
 	}
 }

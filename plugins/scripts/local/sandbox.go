@@ -27,6 +27,8 @@ type sandbox struct {
 	report   *os.File // from it
 	out, err sink
 	stop     context.CancelFunc
+	walls    walls
+	base     string // folder of one without walls
 }
 
 func (b *sandbox) lives() bool {
@@ -44,6 +46,7 @@ func (b *sandbox) end() {
 	b.stop()
 	_ = b.job.Close() // nobody reads there
 	_ = b.report.Close()
+	b.sweep()
 }
 
 // run runs the script and ends the sandbox.
@@ -59,7 +62,7 @@ func (b *sandbox) run(ctx context.Context, s run.Spec) (run.Result, error) {
 	}
 	b.out.open(run.Stdout, s, end)
 	b.err.open(run.Stderr, s, end)
-	watch := watchMemory(b.child.PID(), s.Limits.Memory, func() { end(run.Memory) })
+	watch := b.walls.look(b.child.PID(), s.Limits.Memory, end)
 
 	type told struct {
 		ending

@@ -66,6 +66,7 @@ const (
 	Exited  = "exited"  // by itself: Exit is its code, or minus the signal
 	Timeout = "timeout" //
 	Memory  = "memory"  // it used more than it may
+	Disk    = "disk"    // it made more files than it may, where that is watched
 	Output  = "output"  // it printed more than it may
 	Lost    = "lost"    // what watched it inside was ended
 )

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -38,6 +39,7 @@ const testTime = 30 * time.Second
 type scripts struct {
 	plugin *sdk.Plugin
 	conf   *sdk.Config[settings]
+	walls  string
 
 	mu     sync.Mutex
 	mark   *alive.Mark // of this process, in the folder of its data
@@ -48,8 +50,11 @@ type scripts struct {
 }
 
 // Plugin builds the plugin.
-func Plugin() *sdk.Plugin {
-	s := &scripts{conf: sdk.NewConfig(defaults())}
+func Plugin() *sdk.Plugin { return build("").plugin }
+
+// build makes the plugin with one kind of walls; empty = the first that holds.
+func build(walls string) *scripts {
+	s := &scripts{walls: walls, conf: sdk.NewConfig(defaults())}
 	s.conf.Validate = validate
 	s.conf.Reconfigure = func(ctx context.Context, _, now *settings) (bool, error) { return true, s.apply(ctx, now) }
 	s.plugin = &sdk.Plugin{
@@ -61,7 +66,7 @@ func Plugin() *sdk.Plugin {
 		Drain:    func(context.Context, string) error { s.close(); return nil },
 		Health:   s.health,
 	}
-	return s.plugin
+	return s
 }
 
 // apply makes the runner of the settings, and offers the tool if there is one. What
@@ -116,15 +121,22 @@ func (s *scripts) open(ctx context.Context, now *settings) (run.Runner, error) {
 			found[l] = programs[l][i]
 		}
 	}
-	r, err := local.New(ctx, local.Options{Shared: s.shared(), Interpreters: found, Warm: now.Warm, Log: s.plugin.Logger(), Limits: limits})
+	r, err := local.New(ctx, local.Options{Shared: s.shared(), Interpreters: found, Warm: now.Warm, Log: s.plugin.Logger(), Limits: limits, Walls: s.walls, NoWalls: now.NoWalls})
 	switch {
-	case err == nil:
+	case err == nil && r.Name() != local.Unwalled:
 		return r, nil
 	case now.Runner == "auto" && now.Socket != "":
-		r, second := s.engine(ctx, now, limits)
-		if second != nil {
-			return nil, fmt.Errorf("%w; %w", err, second)
+		boxed, second := s.engine(ctx, now, limits)
+		if second == nil {
+			if r != nil {
+				r.Close()
+			}
+			return boxed, nil
 		}
+		err = errors.Join(err, second)
+	}
+	if r != nil {
+		s.plugin.Logger().Warn("scripts run without a sandbox", "allowed_by", "allow_unsandboxed")
 		return r, nil
 	}
 	return nil, err
@@ -242,6 +254,9 @@ func (s *scripts) health(context.Context) sdk.Health {
 		return sdk.Health{}
 	}
 	detail := "runner " + s.runner.Name() + " for " + strings.Join(s.runner.Languages(), ", ")
+	if s.runner.Name() == local.Unwalled {
+		return sdk.Health{Degraded: true, Detail: detail + ": a script can do what this plugin can (allow_unsandboxed)"}
+	}
 	if closed := s.closed(); closed != "" {
 		return sdk.Health{Degraded: true, Detail: detail + "; scripts can't read /shared, since they run as another user: chmod o+rx " + closed}
 	}

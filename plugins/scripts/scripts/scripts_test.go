@@ -142,3 +142,19 @@ func TestInContainers(t *testing.T) {
 		t.Errorf("%v %s", degraded, detail)
 	}
 }
+
+// Without walls nothing is run, but where the operator says so; then every result does.
+func TestUnsandboxed(t *testing.T) {
+	if !installed("/usr/bin/python3") {
+		t.Skip("NOT RUN unsandboxed /usr/bin/python3 is not installed")
+	}
+	s := sdktest.Start(t, build(local.Unwalled).plugin, sdktest.Config(`{}`))
+	if names := s.ToolNames(); len(names) != 0 {
+		t.Errorf("%v", names)
+	}
+	s = sdktest.Start(t, build(local.Unwalled).plugin, sdktest.Config(`{"allow_unsandboxed":true}`))
+	s.Call("execute_python_script", args(t, "script", "print(1)")).WantText("[warning: this ran without a sandbox]")
+	if degraded, detail := s.Health(); !degraded || !strings.Contains(detail, "allow_unsandboxed") {
+		t.Errorf("%v %s", degraded, detail)
+	}
+}

@@ -29,6 +29,7 @@ type settings struct {
 	Processes int          `hcl:"processes,optional" doc:"Processes and threads of a script."`
 	Runs      int          `hcl:"runs,optional" doc:"Scripts that run at a time; others wait."`
 	Wheels    string       `hcl:"wheelhouse,optional" bulkhead:"path=read" doc:"Folder of wheels that pip_packages are installed from."`
+	NoWalls   bool         `hcl:"allow_unsandboxed,optional" doc:"Run scripts without a sandbox where none can be had; every result says so."`
 	Warm      int          `hcl:"warm,optional" doc:"Sandboxes kept ready."`
 }
 

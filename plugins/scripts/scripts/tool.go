@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/kube"
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/local"
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/run"
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/wheels"
 	"github.com/bulkhead-dev/bulkhead/sdk"
@@ -116,7 +117,11 @@ func (s *scripts) execute(ctx context.Context, call *sdk.Call) (sdk.Result, erro
 	case err != nil:
 		return sdk.Result{}, sdk.Errorf(sdk.Unavailable, "the script could not be run: %w", err)
 	}
-	return s.result(call, spec, got)
+	out, err := s.result(call, spec, got)
+	if runner.Name() == local.Unwalled {
+		out.Content = append(out.Content, sdk.Text("[warning: this ran without a sandbox]"))
+	}
+	return out, err
 }
 
 // packages gives the folder of what a script needs, installing it first if need be.
@@ -203,6 +208,8 @@ func why(spec run.Spec, got run.Result) string {
 		return fmt.Sprintf("timed out after %s", spec.Timeout)
 	case run.Memory:
 		return fmt.Sprintf("it used more memory than it may: %d MiB", got.PeakMemory>>20)
+	case run.Disk:
+		return "it made more files than it may"
 	case run.Output:
 		return "it printed far more than is kept"
 	case run.Lost:
