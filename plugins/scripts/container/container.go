@@ -242,7 +242,7 @@ func (r *Runner) order(s run.Spec) inside.Order {
 // create makes a container, which does not run yet.
 func (r *Runner) create(ctx context.Context, s run.Spec) (id string, err error) {
 	l := r.o.Limits
-	if s.OutBytes > l.Disk {
+	if s.Installs() && s.OutBytes > l.Disk {
 		l.Disk, l.Memory = s.OutBytes, max(l.Memory, s.OutBytes) // an installation's, which is in memory until it was sent
 	}
 	tmpfs := func(size int64) string {
@@ -262,7 +262,7 @@ func (r *Runner) create(ctx context.Context, s run.Spec) (id string, err error) 
 		security = append(security, r.filter)
 	}
 	var binds []string
-	for inside, outside := range map[string]string{"/shared": r.o.Shared, "/deps": s.Packages, "/wheels": s.Wheels} {
+	for inside, outside := range map[string]string{"/shared": r.o.Shared, "/deps": s.Packages, "/wheels": s.Wheels, "/run/index.sock": s.Index} {
 		if strings.ContainsAny(outside, ":") {
 			return "", fmt.Errorf("an engine can't be told of a folder with a colon in its name: %s", outside)
 		}

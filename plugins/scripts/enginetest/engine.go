@@ -6,6 +6,7 @@ package enginetest
 
 import (
 	"archive/tar"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -183,20 +184,22 @@ func writeRoot(name string) error {
 	if err != nil {
 		return err
 	}
-	err = filepath.WalkDir(strings.TrimSpace(string(lib)), func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
+	for _, dir := range []string{strings.TrimSpace(string(lib)), "/usr/lib/python3/dist-packages/pip"} {
+		err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if d.IsDir() && slices.Contains([]string{"test", "tests", "dist-packages", "__pycache__", "idlelib", "tkinter"}, d.Name()) {
+				return fs.SkipDir
+			}
+			if d.Type().IsRegular() {
+				needed = append(needed, path)
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // pip may not be installed
 			return err
 		}
-		if d.IsDir() && slices.Contains([]string{"test", "tests", "dist-packages", "__pycache__", "idlelib", "tkinter"}, d.Name()) {
-			return fs.SkipDir
-		}
-		if d.Type().IsRegular() {
-			needed = append(needed, path)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
 	for _, name := range needed {
 		if err := file(name); err != nil {

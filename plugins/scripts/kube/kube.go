@@ -117,7 +117,7 @@ func (r *Runner) Run(ctx context.Context, s run.Spec) (run.Result, error) {
 	r.busy.Add(1)
 	r.mu.Unlock()
 	defer r.busy.Done()
-	if s.Language != run.Python || s.Packages != "" {
+	if s.Language != run.Python || s.Packages != "" || s.Installs() {
 		return run.Result{}, &run.Failure{Runner: r.Name(), Reason: "only Python with what the image has is run in a cluster"}
 	}
 	name, err := r.create(ctx, s)

@@ -132,7 +132,7 @@ func (r *Runner) Run(ctx context.Context, s run.Spec) (run.Result, error) {
 	if s.OutBytes == 0 {
 		s.OutBytes = run.MaxBytes
 	}
-	if s.OutBytes > s.Limits.Disk && s.Wheels != "" {
+	if s.OutBytes > s.Limits.Disk && s.Installs() {
 		s.Limits.Disk, s.Limits.Memory = s.OutBytes, max(s.Limits.Memory, installMemory)
 	}
 	box := r.take(s)
@@ -148,7 +148,7 @@ func (r *Runner) Run(ctx context.Context, s run.Spec) (run.Result, error) {
 
 // take gives a sandbox that is ready; nil when there is none.
 func (r *Runner) take(s run.Spec) *sandbox {
-	if r.walls.name == Unwalled || s.Language != run.Python || s.Packages != "" || s.Wheels != "" {
+	if r.walls.name == Unwalled || s.Language != run.Python || s.Packages != "" || s.Installs() {
 		return nil
 	}
 	for {

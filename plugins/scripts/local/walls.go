@@ -42,9 +42,10 @@ var kinds = []walls{
 }
 
 const (
-	insideSelf = "/run/keeper"
-	bwrap      = "/usr/bin/bwrap"
-	shmSize    = 8 << 20
+	insideSelf  = "/run/keeper"
+	insideIndex = "/run/index.sock"
+	bwrap       = "/usr/bin/bwrap"
+	shmSize     = 8 << 20
 	// keeperTasks is how many threads a keeper has, which count as the script's, and
 	// the processes of its walls.
 	keeperTasks = 16
@@ -60,10 +61,14 @@ func (r *Runner) mounts(s run.Spec, self string) []child.Mount {
 	var mounts []child.Mount
 	for _, m := range child.SystemMounts() {
 		switch m.Target {
-		case "/tmp", "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group", "/etc/ssl", "/etc/ca-certificates", "/etc/pki":
-		default:
-			mounts = append(mounts, m)
+		case "/tmp", "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group":
+			continue
+		case "/etc/ssl", "/etc/ca-certificates", "/etc/pki":
+			if s.Index == "" {
+				continue
+			}
 		}
+		mounts = append(mounts, m)
 	}
 	mounts = append(mounts,
 		child.Mount{Target: "/tmp", Writable: true, Size: s.Limits.Disk},
@@ -79,6 +84,9 @@ func (r *Runner) mounts(s run.Spec, self string) []child.Mount {
 	}
 	if s.Wheels != "" {
 		mounts = append(mounts, child.Mount{Target: "/wheels", Source: s.Wheels})
+	}
+	if s.Index != "" {
+		mounts = append(mounts, child.Mount{Target: insideIndex, Source: s.Index})
 	}
 	return mounts
 }

@@ -36,6 +36,9 @@ type Spec struct {
 	Packages string
 	// Wheels is a folder seen read-only as /wheels; empty = none.
 	Wheels string
+	// Index is a unix socket seen as /run/index.sock, beside the certificates of public
+	// servers; empty = none.
+	Index string
 	// OutFiles and OutBytes bound what comes back from /out; 0 = MaxFiles, MaxBytes.
 	OutFiles int
 	OutBytes int64
@@ -89,6 +92,9 @@ type File struct {
 	Name string // a clean relative path
 	Data []byte
 }
+
+// Installs says whether a run is an installation, which brings back more than scripts.
+func (s Spec) Installs() bool { return s.Wheels != "" || s.Index != "" }
 
 // Runner runs scripts, each behind walls of its own that end with it.
 type Runner interface {

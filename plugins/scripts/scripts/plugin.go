@@ -84,8 +84,11 @@ func (s *scripts) apply(ctx context.Context, now *settings) error {
 	switch {
 	case err != nil:
 		s.runner, s.fault = nil, err.Error()
-	case now.Wheels != "" && fresh.Name() != "kubernetes" && slices.Contains(now.Languages, run.Python):
+	case now.installs() && fresh.Name() != "kubernetes" && slices.Contains(now.Languages, run.Python):
 		s.wheels = &wheels.Store{Dir: filepath.Join(s.plugin.Facts().DataDir, "packages"), House: now.Wheels, For: python(now, fresh), Runner: fresh}
+		if now.Index != "" {
+			s.wheels.Index, err = wheels.ParseIndex(now.Index, now.Hosts)
+		}
 	}
 	s.mu.Unlock()
 	if old != nil {
@@ -97,7 +100,7 @@ func (s *scripts) apply(ctx context.Context, now *settings) error {
 		s.plugin.Offers().Remove("scripts")
 		return nil
 	}
-	return s.plugin.Offers().Set("scripts", sdk.Offer{Tools: []*sdk.Tool{s.tool(fresh.Languages(), now.Wheels != "")},
+	return s.plugin.Offers().Set("scripts", sdk.Offer{Tools: []*sdk.Tool{s.tool(fresh.Languages(), now.installs())},
 		Guides: []sdk.Guide{{Name: "scripts", Summary: "Running scripts: what they can reach, files, limits.", Markdown: guide}}})
 }
 

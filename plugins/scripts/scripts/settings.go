@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/run"
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/wheels"
 	"github.com/bulkhead-dev/bulkhead/sdk"
 )
 
@@ -29,6 +30,8 @@ type settings struct {
 	Processes int          `hcl:"processes,optional" doc:"Processes and threads of a script."`
 	Runs      int          `hcl:"runs,optional" doc:"Scripts that run at a time; others wait."`
 	Wheels    string       `hcl:"wheelhouse,optional" bulkhead:"path=read" doc:"Folder of wheels that pip_packages are installed from."`
+	Index     string       `hcl:"index,optional" doc:"Address of a package index that pip_packages are installed from."`
+	Hosts     []string     `hcl:"index_hosts,optional" doc:"Hosts of the index's files, if it is another one."`
 	NoWalls   bool         `hcl:"allow_unsandboxed,optional" doc:"Run scripts without a sandbox where none can be had; every result says so."`
 	Warm      int          `hcl:"warm,optional" doc:"Sandboxes kept ready."`
 }
@@ -36,6 +39,9 @@ type settings struct {
 func defaults() settings {
 	return settings{Runner: "auto", Image: "python:3.12-slim", Namespace: "bulkhead-scripts", CPU: "500m", Languages: []string{run.Python}, Timeout: sdk.Duration(30 * time.Second), Memory: 256 << 20, Disk: 64 << 20, Output: 64 << 10, Processes: 32, Runs: 4, Warm: 2}
 }
+
+// installs says whether packages can be installed.
+func (s *settings) installs() bool { return s.Wheels != "" || s.Index != "" }
 
 // longest is what a script may ask for.
 const longest = 300 * time.Second
@@ -67,8 +73,15 @@ func validate(_ context.Context, s *settings) sdk.Diagnostics {
 	if elsewhere && (len(s.Languages) != 1 || s.Languages[0] != run.Python) {
 		d.Errorf(sdk.Attr("runner"), "the image has python only: languages can't be set beside it")
 	}
-	if s.Runner == "kubernetes" && s.Wheels != "" {
-		d.Errorf(sdk.Attr("runner"), "in a cluster scripts have what the image has: a wheelhouse can't be set beside it")
+	if s.Runner == "kubernetes" && s.installs() {
+		d.Errorf(sdk.Attr("runner"), "in a cluster scripts have what the image has: no wheelhouse or index can be set beside it")
+	}
+	if s.Index != "" {
+		if _, err := wheels.ParseIndex(s.Index, s.Hosts); err != nil {
+			d.Errorf(sdk.Attr("index"), "%s", err)
+		}
+	} else if len(s.Hosts) > 0 {
+		d.Errorf(sdk.Attr("index_hosts"), "index is wanted, too")
 	}
 	if len(s.Languages) == 0 {
 		d.Errorf(sdk.Attr("languages"), "at least one of python, javascript and shell is wanted here")

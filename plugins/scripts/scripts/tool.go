@@ -24,7 +24,7 @@ import (
 func (s *scripts) tool(languages []string, installs bool) *sdk.Tool {
 	packages := "Packages it needs. None can be installed here: what the system has can be imported."
 	if installs {
-		packages = "Packages it needs, such as pandas or numpy>=2; installed from the operator's wheels once and kept."
+		packages = "Packages it needs, such as pandas or numpy>=2; installed once and kept."
 	}
 	properties := `"script":{"type":"string","minLength":1,"description":"The source. What it prints is the result; files it leaves in /out are saved."},` +
 		`"input_data":{"type":"string","description":"Text for the script: in the environment variable BULKHEAD_INPUT, and in the file /in/input."},` +
@@ -130,7 +130,7 @@ func (s *scripts) packages(ctx context.Context, call *sdk.Call, store *wheels.St
 		return "", sdk.Errorf(sdk.InvalidArguments, "pip_packages are for python, not %s", language)
 	}
 	if store == nil {
-		return "", sdk.Errorf(sdk.InvalidArguments, "packages can't be installed here: the operator has set no wheelhouse; the standard library and what the system has can be imported")
+		return "", sdk.Errorf(sdk.InvalidArguments, "packages can't be installed here: the operator has set no wheelhouse and no index; the standard library and what the system has can be imported")
 	}
 	names, err := wheels.Check(names)
 	if err != nil {

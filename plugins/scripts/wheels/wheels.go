@@ -1,6 +1,6 @@
 // Package wheels keeps Python packages that scripts ask for: each set of requirements
-// is installed once, from wheels in a folder of the operator's, by a script that runs
-// behind the same walls as any other, and is then handed to scripts read-only.
+// is installed once, from wheels in a folder or an index of the operator's, by a script
+// that runs behind the same walls as any other, and is then handed to scripts read-only.
 package wheels
 
 import (
@@ -69,9 +69,11 @@ type Refused struct{ Said string }
 
 func (r *Refused) Error() string { return r.Said }
 
-// Store keeps what is installed in Dir, from wheels in House.
+// Store keeps what is installed in Dir, from wheels in House and of Index; one of these
+// may be absent.
 type Store struct {
 	Dir, House string
+	Index      *Index
 	For        string // the interpreter whose packages they are: another one has others
 	Runner     run.Runner
 
@@ -129,9 +131,15 @@ func (s *Store) key(names []string) (string, error) {
 		fmt.Fprintf(h, "%s\n", n)
 	}
 	fmt.Fprintf(h, "%q\n", s.For)
-	wheels, err := os.ReadDir(s.House)
-	if err != nil {
-		return "", fmt.Errorf("the folder of wheels: %w", err)
+	if s.Index != nil {
+		fmt.Fprintf(h, "%s\n", s.Index.URL)
+	}
+	var wheels []fs.DirEntry
+	if s.House != "" {
+		var err error
+		if wheels, err = os.ReadDir(s.House); err != nil {
+			return "", fmt.Errorf("the folder of wheels: %w", err)
+		}
 	}
 	for _, w := range wheels {
 		if info, err := w.Info(); err == nil && strings.HasSuffix(w.Name(), ".whl") {
@@ -143,12 +151,23 @@ func (s *Store) key(names []string) (string, error) {
 
 // install has pip install into /out of a sandbox, and keeps what comes out of it.
 func (s *Store) install(ctx context.Context, names []string, dir string) (err error) {
-	input, err := json.Marshal(names)
-	if err != nil {
+	spec := run.Spec{Language: run.Python, Script: []byte(install), Timeout: installTime, Wheels: s.House, OutFiles: mostFiles, OutBytes: mostBytes}
+	job := struct {
+		Names []string `json:"names"`
+		Index string   `json:"index"`
+	}{Names: names}
+	if s.Index != nil {
+		r, err := s.Index.open(ctx)
+		if err != nil {
+			return err
+		}
+		defer r.close()
+		job.Index, spec.Index = s.Index.URL.String(), r.socket()
+	}
+	if spec.Input, err = json.Marshal(job); err != nil {
 		return err
 	}
-	got, err := s.Runner.Run(ctx, run.Spec{Language: run.Python, Script: []byte(install), Input: input, Timeout: installTime,
-		Wheels: s.House, OutFiles: mostFiles, OutBytes: mostBytes})
+	got, err := s.Runner.Run(ctx, spec)
 	switch {
 	case err != nil:
 		return err

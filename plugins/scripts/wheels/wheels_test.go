@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +21,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/alive"
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/container"
+	"github.com/bulkhead-dev/bulkhead/plugins/scripts/enginetest"
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/local"
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/run"
 	"github.com/bulkhead-dev/bulkhead/sdk/child"
@@ -27,7 +32,7 @@ import (
 func TestMain(m *testing.M) {
 	child.Init()
 	local.Init()
-	os.Exit(m.Run())
+	os.Exit(enginetest.Main(m))
 }
 
 func TestNames(t *testing.T) {
@@ -153,5 +158,108 @@ func TestPackagesAreInstalledOnce(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(s.Dir, ".part-*")); err != nil || len(left) > 0 {
 		t.Errorf("%v %v", left, err)
+	}
+}
+
+// An installation reaches its index, and nothing else; a script reaches neither.
+func TestPackagesOfAnIndex(t *testing.T) {
+	if err := exec.Command("/usr/bin/python3", "-I", "-c", "import pip").Run(); err != nil {
+		t.Skip("NOT RUN wheels /usr/bin/python3 or its pip is not installed")
+	}
+	limits := run.Limits{Memory: 256 << 20, Processes: 32, Disk: 16 << 20, Output: 64 << 10}
+	t.Run("namespaces", func(t *testing.T) {
+		if s := child.Probe(t.Context()); !s.Namespaces {
+			t.Skipf("NOT RUN namespaces %s", s.Reason)
+		}
+		r, err := local.New(t.Context(), local.Options{Interpreters: map[string]string{run.Python: "/usr/bin/python3"}, Log: slog.New(slog.DiscardHandler), Limits: limits})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		fromIndex(t, r)
+	})
+	t.Run("container", func(t *testing.T) {
+		dir := t.TempDir()
+		mark, err := alive.Here(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mark.Close()
+		r, err := container.New(t.Context(), container.Options{Socket: enginetest.Get(t).Socket, Image: enginetest.Image, NanoCPUs: 1e9, Limits: limits, Dir: dir, Owner: "wheels-" + mark.Name, Mark: mark, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		fromIndex(t, r)
+	})
+}
+
+func fromIndex(t *testing.T, r run.Runner) {
+	t.Helper()
+	files := t.TempDir()
+	wheel(t, files, "alpha", "1.0", "a = 1\n", "beta")
+	wheel(t, files, "beta", "2.0", "b = 2\n")
+	elsewhere := httptest.NewServer(http.FileServer(http.Dir(files)))
+	defer elsewhere.Close()
+	mux := http.NewServeMux()
+	mux.Handle("/files/", http.StripPrefix("/files", http.FileServer(http.Dir(files))))
+	for name, link := range map[string]string{"alpha": "/files/alpha-1.0-py3-none-any.whl", "beta": "/files/beta-2.0-py3-none-any.whl", "far": elsewhere.URL + "/far-1.0-py3-none-any.whl"} {
+		mux.HandleFunc("/simple/"+name+"/", func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, "<!DOCTYPE html><a href=%q>%s</a>", link, filepath.Base(link))
+		})
+	}
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	index, err := ParseIndex(server.URL+"/simple", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Store{Dir: filepath.Join(t.TempDir(), "packages"), Index: index, For: "python", Runner: r}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	dir, err := s.Get(ctx, []string{"alpha"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.Run(ctx, run.Spec{Language: run.Python, Packages: dir, Timeout: time.Minute,
+		Script: []byte("import alpha, beta, os\nprint(alpha.a, beta.b, os.path.exists('/run/index.sock'))")})
+	if err != nil || string(got.Stdout) != "1 2 False\n" {
+		t.Errorf("%+v %s %s %v", got, got.Stdout, got.Stderr, err)
+	}
+	var refused *Refused
+	if _, err := s.Get(ctx, []string{"far"}); !errors.As(err, &refused) || !strings.Contains(err.Error(), "which is not allowed: name it in index_hosts") {
+		t.Errorf("%v", err)
+	}
+	if _, err := s.Get(ctx, []string{"gamma"}); !errors.As(err, &refused) || !strings.Contains(err.Error(), "No matching distribution found for gamma") {
+		t.Errorf("%v", err)
+	}
+	server.Close()
+	if _, err := s.Get(ctx, []string{"beta"}); !errors.As(err, &refused) || !strings.Contains(err.Error(), "the index can't be reached") {
+		t.Errorf("%v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "index-*")); err != nil || len(left) > 0 {
+		t.Errorf("%v %v", left, err)
+	}
+}
+
+func TestWhereAnIndexSends(t *testing.T) {
+	x, err := ParseIndex("https://pypi.org/simple", []string{"files.pythonhosted.org", "mirror:8443"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[string]bool{"pypi.org 443": true, "PyPI.org 443": true, "pypi.org 80": false, "files.pythonhosted.org 443": true, "files.pythonhosted.org 22": false, "mirror 8443": true, "mirror 443": false,
+		"evil.org 443": false, " ": false, "127.0.0.1 443": false, "pypi.org.evil 443": false} {
+		host, port, _ := strings.Cut(at, " ")
+		if x.allows(host, port) != want {
+			t.Errorf("%s: %v", at, !want)
+		}
+	}
+	for _, bad := range []string{"", "pypi", "ftp://x/simple", "https:///simple", "https://x/?a=b", "%"} {
+		if _, err := ParseIndex(bad, nil); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+	if _, err := ParseIndex("https://x/simple", []string{"https://y"}); err == nil {
+		t.Error("an address is taken for a host")
 	}
 }
