@@ -60,6 +60,8 @@ const (
 	// mostDownload is how many bytes one connection brings.
 	mostDownload = 1 << 30
 	mostAtOnce   = 16 // connections of one installation
+	// longestSocket is what every system takes for the path of one.
+	longestSocket = 103
 )
 
 // relay connects an installation to its index, and to nothing else, by a unix socket.
@@ -78,6 +80,10 @@ func (x *Index) open(ctx context.Context) (*relay, error) {
 		return nil, err
 	}
 	r := &relay{index: x, dir: dir}
+	if n := len(r.socket()); n > longestSocket {
+		_ = os.Remove(dir) // empty
+		return nil, fmt.Errorf("the folder for temporary files has too long a name for a socket: %s", filepath.Dir(dir))
+	}
 	ctx, r.cancel = context.WithCancel(ctx)
 	r.listen, err = (&net.ListenConfig{}).Listen(ctx, "unix", r.socket())
 	if err == nil {
