@@ -36,21 +36,23 @@ func (f figure) verdict() string {
 	return "ok"
 }
 
+// servers are what this program is when it is started as one of a comparison.
+var servers = map[string]func(args []string) error{
+	rawArg:  func(args []string) error { return rawServer(args[0], args[1]) },
+	bareArg: func(args []string) error { return bareServer(len(args) > 0) },
+	gateArg: func(args []string) error { return gateServer(args[0], args[1]) },
+}
+
 func main() {
 	sandbox.MaybeRun()
-	if len(os.Args) > 1 && os.Args[1] == rawArg {
-		if err := rawServer(os.Args[2], os.Args[3]); err != nil {
-			fmt.Fprintln(os.Stderr, "raw server:", err)
-			os.Exit(1)
+	if len(os.Args) > 1 {
+		if f := servers[os.Args[1]]; f != nil {
+			if err := f(os.Args[2:]); err != nil {
+				fmt.Fprintln(os.Stderr, "bench:", os.Args[1]+":", err)
+				os.Exit(1)
+			}
+			return
 		}
-		return
-	}
-	if len(os.Args) > 1 && os.Args[1] == bareArg {
-		if err := bareServer(len(os.Args) > 2); err != nil {
-			fmt.Fprintln(os.Stderr, "bare server:", err)
-			os.Exit(1)
-		}
-		return
 	}
 	check := flag.Bool("check", false, "fail when a figure is over its budget")
 	rounds := flag.Int("rounds", 9, "rounds; medians are taken over them")

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +21,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/bulkhead-dev/bulkhead/host/internal/api"
 	pluginv1 "github.com/bulkhead-dev/bulkhead/sdk/proto/bulkhead/plugin/v1"
@@ -69,13 +72,75 @@ func bare(n int) *server.MCPServer {
 	return s
 }
 
+// gateArg starts this program as the least that a host of plugins can be.
+const gateArg = "__gate"
+
+// gateServer answers a tools/call by one call of the plain gRPC server, in another
+// process and under mTLS as plugins are, and knows nothing of either: no host with
+// plugins in processes of their own can be faster on the machine.
+func gateServer(socket, cert string) error {
+	runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/2)) // as the host does
+	conf, err := mutual(cert)
+	if err != nil {
+		return err
+	}
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(credentials.NewTLS(conf)))
+	if err != nil {
+		return err
+	}
+	plugin := pluginv1.NewPluginServiceClient(conn)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	go func() {
+		_, _ = bufio.NewReader(os.Stdin).ReadByte() // ends with the parent
+		os.Exit(0)
+	}()
+	fmt.Println("http://" + l.Addr().String())
+	return (&http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		raw, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		answer, err := plugin.Validate(r.Context(), &pluginv1.ValidateRequest{ConfigJson: raw})
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, answer.Diagnostics[0].Detail) // who asked sees it
+	})}).Serve(l)
+}
+
+// startGate runs the least host and its plugin.
+func startGate(dir string) (string, func(), error) {
+	cert := filepath.Join(dir, "gate.pem")
+	if err := certificate(cert); err != nil {
+		return "", nil, err
+	}
+	_, endRaw, err := startRaw(dir, cert)
+	if err != nil {
+		return "", nil, err
+	}
+	url, endGate, err := startHTTP(gateArg, filepath.Join(dir, fmt.Sprintf("raw%d", len(cert))), cert)
+	if err != nil {
+		endRaw()
+		return "", nil, err
+	}
+	return url, func() { endGate(); endRaw() }, nil
+}
+
 // startBare runs the bare servers over HTTP and gives their address.
-func startBare() (url string, end func(), err error) {
+func startBare() (url string, end func(), err error) { return startHTTP(bareArg) }
+
+// startHTTP runs this program as a server that says its address.
+func startHTTP(args ...string) (url string, end func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", nil, err
 	}
-	cmd := exec.Command(self, bareArg)
+	cmd := exec.Command(self, args...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return "", nil, err
@@ -182,10 +247,21 @@ func mcpDoor(ctx context.Context, dir string, b binaries, rounds int) ([]figure,
 	if err != nil {
 		return nil, err
 	}
+	gateURL, endGate, err := startGate(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer endGate()
+	gate := &mcpClient{url: gateURL, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 128}}}
+	toGate := func() error { _, err := gate.do(ctx, toolCall("echo", string(payload)), "xxx"); return err }
 	toBare := func() error { _, err := bare.do(ctx, toolCall("echo", string(payload)), "xxx"); return err }
 	toOurs := func() error { _, err := ours.do(ctx, toolCall("p0_echo", string(payload)), "xxx"); return err }
-	var p50, at16, at64 []float64
+	var p50, least, at16, at64 []float64
 	for range rounds + 1 {
+		g, _, err := oneByOne(toGate)
+		if err != nil {
+			return nil, err
+		}
 		a, _, err := oneByOne(toBare)
 		if err != nil {
 			return nil, err
@@ -194,7 +270,7 @@ func mcpDoor(ctx context.Context, dir string, b binaries, rounds int) ([]figure,
 		if err != nil {
 			return nil, err
 		}
-		p50 = append(p50, c.Seconds()/a.Seconds())
+		p50, least = append(p50, c.Seconds()/a.Seconds()), append(least, g.Seconds()/a.Seconds())
 		for n, ratios := range map[int]*[]float64{16: &at16, 64: &at64} {
 			x, err := many(n, toBare)
 			if err != nil {
@@ -209,6 +285,7 @@ func mcpDoor(ctx context.Context, dir string, b binaries, rounds int) ([]figure,
 	}
 	return []figure{
 		median("mcp_call_p50_vs_bare", "×", 2.0, false, p50[1:]),
+		median("mcp_least_p50_vs_bare", "×", 0, false, least[1:]),
 		median("mcp_calls_per_s_vs_bare_16", "×", 0.35, true, at16[1:]),
 		median("mcp_calls_per_s_vs_bare_64", "×", 0.35, true, at64[1:]),
 	}, nil
