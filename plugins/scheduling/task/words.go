@@ -11,10 +11,13 @@ import (
 
 var days = regexp.MustCompile(`^(\d{1,6})(d|w)`)
 
-// Duration reads "90m", "1h30m", "2d", "1w12h", with "in" before it or not.
+// units are the words for units, of which the first letter counts.
+var units = regexp.MustCompile(`(\d)(?:(w)eeks?|(d)ays?|(h)(?:ou)?rs?|(m)in(?:ute)?s?|(s)ec(?:ond)?s?)(?:and)?`)
+
+// Duration reads "90m", "1h30m", "2d", "1w12h", also in words: "in 2 hours and 5 minutes".
 func Duration(text string) (time.Duration, error) {
 	rest := strings.ToLower(strings.ReplaceAll(strings.TrimSpace(text), " ", ""))
-	rest = strings.TrimPrefix(rest, "in")
+	rest = units.ReplaceAllString(strings.TrimPrefix(rest, "in"), "$1$2$3$4$5$6")
 	var total time.Duration
 	for {
 		m := days.FindStringSubmatch(rest)

@@ -8,6 +8,8 @@ import (
 func TestDuration(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"90s": 90 * time.Second, "1h30m": 90 * time.Minute, "2d": 48 * time.Hour, "1w2d3h": 9*24*time.Hour + 3*time.Hour, "in 2 h": 2 * time.Hour, "In 3 D": 72 * time.Hour,
+		"in 2 hours": 2 * time.Hour, "1 hour and 30 minutes": 90 * time.Minute, "90 mins": 90 * time.Minute, "2 weeks 1 day": 15 * 24 * time.Hour, "45 seconds": 45 * time.Second, "3 hrs": 3 * time.Hour,
+		"2 months": -1, "hours": -1, "2 hours ago": -1, "1 dayish": -1, "5 and 2h": -1,
 		"": -1, "-1h": -1, "2 fortnights": -1, "999999w": -1, "1h-2h": -1, "d": -1, "inin 2h": -1, "9999999999h": -1,
 	} {
 		got, err := Duration(text)
