@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -193,6 +194,17 @@ import socket; s = socket.socket(socket.AF_UNIX); s.bind("/out/socket")
 		}
 		if strings.Join(names, " ") != "ok ok2 sparse" {
 			t.Errorf("%v, %s", names, got.Stderr)
+		}
+	})
+	t.Run("names in /out", func(t *testing.T) {
+		got := python(t, r, "for n in ('a\\nb', 'x' * 250, 'e\\x1b[2J', 'good', 'ü', 'a b'): open('/out/' + n, 'w').write('1')\nimport os\nopen(b'/out/\\xff', 'w').write('1')")
+		names := []string{}
+		for _, f := range got.Files {
+			names = append(names, f.Name)
+		}
+		slices.Sort(names)
+		if strings.Join(names, ",") != "a b,good,ü" || got.FilesLost == "" {
+			t.Errorf("%q, lost %q, %s", names, got.FilesLost, got.Stderr)
 		}
 	})
 	t.Run("many files in /out", func(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"io/fs"
 	"time"
 
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/run"
@@ -129,7 +128,7 @@ func (e *Ear) take(l line) {
 	case l.File != nil:
 		e.file, e.left = nil, 0
 		e.sum += max(l.Size, 0)
-		if !fs.ValidPath(*l.File) || *l.File == "." || len(*l.File) > 200 || l.Size < 0 || len(e.got.Files) >= e.Order.Files || e.sum > e.Order.Bytes {
+		if !run.TakesName(*l.File) || l.Size < 0 || len(e.got.Files) >= e.Order.Files || e.sum > e.Order.Bytes {
 			e.got.FilesLost = "some have names or sizes that are not taken"
 			return
 		}

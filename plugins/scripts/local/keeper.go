@@ -168,7 +168,7 @@ func prepare(language, base, program string) (cmd *exec.Cmd, hand func(script, i
 			if len(script) == 0 {
 				out.WriteByte(1)
 			}
-			if len(input) > run.MaxEnvInput {
+			if len(input) > run.MaxEnvInput || bytes.IndexByte(input, 0) >= 0 {
 				input = nil
 			}
 			out.Write(binary.BigEndian.AppendUint64(nil, uint64(len(input))))

@@ -114,6 +114,10 @@ open("b.bin", "wb").write(b"\0\1")
 				t.Errorf("%q: %+v %s", script, got, got.Stderr)
 			}
 		}
+		got = python(t, r, "import os; print(repr(os.environ['BULKHEAD_INPUT']), len(open('/in/input').read()))", func(s *run.Spec) { s.Input = []byte("a\x00b") })
+		if string(got.Stdout) != "'' 3\n" {
+			t.Errorf("%s %s", got.Stdout, got.Stderr)
+		}
 		got = python(t, r, "import os; print(len(os.environ['BULKHEAD_INPUT']), len(open('/in/input').read()))", func(s *run.Spec) { s.Input = []byte(strings.Repeat("y", 3<<20)) })
 		if string(got.Stdout) != fmt.Sprintf("0 %d\n", 3<<20) {
 			t.Errorf("%+v %s %s", got, got.Stdout, got.Stderr)

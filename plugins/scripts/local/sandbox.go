@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"sync"
@@ -167,7 +166,7 @@ func readReport(r io.Reader, most int, bytes int64) (e ending, files []run.File,
 		case h.Typeflag == tar.TypeDir:
 			lost = "there are " + clean(h.Name)
 			continue
-		case h.Typeflag != tar.TypeReg || !fs.ValidPath(h.Name) || h.Name == "." || len(h.Name) > 200 || len(files) >= most:
+		case h.Typeflag != tar.TypeReg || !run.TakesName(h.Name) || len(files) >= most:
 			lost = "some have names or kinds that are not taken"
 			continue
 		}

@@ -5,7 +5,11 @@ package run
 import (
 	"context"
 	"fmt"
+	"io/fs"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Bounds of what comes back from /out.
@@ -95,6 +99,12 @@ type File struct {
 
 // Installs says whether a run is an installation, which brings back more than scripts.
 func (s Spec) Installs() bool { return s.Wheels != "" || s.Index != "" }
+
+// TakesName says whether a file of /out may have this path: a clean relative one that
+// can be shown.
+func TakesName(name string) bool {
+	return fs.ValidPath(name) && name != "." && len(name) <= 200 && !strings.ContainsRune(name, utf8.RuneError) && !strings.ContainsFunc(name, unicode.IsControl)
+}
 
 // Runner runs scripts, each behind walls of its own that end with it.
 type Runner interface {
