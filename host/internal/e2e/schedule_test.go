@@ -128,7 +128,7 @@ func TestSwapOfSchedulingLosesNoFire(t *testing.T) {
 	if strings.Contains(out, "skipped") || w.plugin("scheduling").Restarts != 0 {
 		t.Errorf("%s", out)
 	}
-	t.Log(fmt.Sprintf("50 swaps, %d fires, each once", len(ids)))
+	t.Logf("50 swaps, %d fires, each once", len(ids))
 }
 
 // killRounds kills the host, or the plugin, at a random moment around a fire, again and

@@ -50,7 +50,7 @@ var macros = map[string]string{
 	"@every_minute": "* * * * *", "@every_second": "* * * * * *",
 }
 
-var parser = gocron.NewParser(gocron.Second | gocron.Minute | gocron.Hour | gocron.Dom | gocron.Month | gocron.Dow | gocron.Extended).WithMaxSearchYears(years)
+var parser = gocron.MustNewParser(gocron.Second | gocron.Minute | gocron.Hour | gocron.Dom | gocron.Month | gocron.Dow | gocron.Extended).WithMaxSearchYears(years)
 
 const example = `examples: "0 9 * * 1-5" (9:00 on weekdays), "*/15 * * * *" (every 15 minutes), "0 0 9 L * *" (with seconds: 9:00:00 on the last day of each month)`
 

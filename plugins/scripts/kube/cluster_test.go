@@ -31,10 +31,9 @@ import (
 // token and the rights of the role that ships; its other half is a kubelet that runs the
 // container's command for real, behind walls of this machine.
 type cluster struct {
-	t     *testing.T
-	srv   *httptest.Server
-	role  rbacv1.Role
-	token string
+	t    *testing.T
+	srv  *httptest.Server
+	role rbacv1.Role
 
 	mu      sync.Mutex
 	changed sync.Cond

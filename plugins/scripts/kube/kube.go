@@ -127,8 +127,7 @@ func (r *Runner) Run(ctx context.Context, s run.Spec) (run.Result, error) {
 		return run.Result{}, r.failure(ctx, err, "create", "pods")
 	}
 	begin := time.Now()
-	var pod *corev1.Pod
-	if pod, err = r.await(ctx, name, begun); err != nil {
+	if _, err := r.await(ctx, name, begun); err != nil {
 		return run.Result{}, r.failure(ctx, err, "watch", "pods")
 	}
 	got, complete, err := r.listen(ctx, name, s)
@@ -141,11 +140,16 @@ func (r *Runner) Run(ctx context.Context, s run.Spec) (run.Result, error) {
 	// The log ended, or can't be read, before the keeper had said how the script did.
 	wait, cancel := context.WithTimeout(ctx, endTime)
 	defer cancel()
-	if pod, err = r.await(wait, name, ended); err != nil {
+	pod, lost := r.await(wait, name, ended)
+	if lost != nil {
 		if ctx.Err() != nil {
 			return run.Result{}, context.Cause(ctx)
 		}
-		return run.Result{}, &run.Failure{Runner: r.Name(), Reason: fmt.Sprintf("the pod %s was lost: %v", name, err)}
+		reason := fmt.Sprintf("the pod %s was lost: %v", name, lost)
+		if err != nil {
+			reason += fmt.Sprintf(" (and its log: %v)", err)
+		}
+		return run.Result{}, &run.Failure{Runner: r.Name(), Reason: reason}
 	}
 	got.Wall = time.Since(begin)
 	return r.ending(got, pod)

@@ -105,7 +105,7 @@ func noBubblewrap() error {
 		return errors.New("not used by root, who has namespaces wherever bubblewrap would")
 	}
 	if !executable(bwrap) {
-		return errors.New("Debian's package bubblewrap is not installed")
+		return errors.New("it is not installed; Debian's package bubblewrap has it")
 	}
 	return nil
 }
