@@ -227,10 +227,12 @@ func (r *Runner) Run(ctx context.Context, s run.Spec) (run.Result, error) {
 	case ctx.Err() != nil:
 		return run.Result{}, context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
-		got.Cause, got.Wall = run.Timeout, time.Since(begin) // nothing more is heard of it
-		return got, nil
+		return run.Result{}, &run.Failure{Runner: r.Name(), Reason: "the engine did not begin it in time"}
 	case err != nil:
 		return run.Result{}, &run.Failure{Runner: r.Name(), Reason: err.Error()}
+	}
+	if got.Wall == 0 {
+		got.Wall = time.Since(begin)
 	}
 	return got, nil
 }
@@ -330,6 +332,9 @@ func (r *Runner) attend(ctx context.Context, id string, s run.Spec) (run.Result,
 	got, complete := e.Result()
 	switch {
 	case complete:
+		return got, nil
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) && e.Begun():
+		got.Cause = run.Timeout // nothing more is heard of it
 		return got, nil
 	case ctx.Err() != nil:
 		return got, ctx.Err()

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -207,5 +209,43 @@ func TestWhatIsMissingIsTold(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// An engine that says nothing more is not taken for a script that takes long.
+func TestAnEngineThatHangs(t *testing.T) {
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "engine.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		_ = http.Serve(l, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	}()
+	mark, err := alive.Here(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mark.Close()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errors.New("enough"))
+	defer cancel()
+	o := Options{Socket: socket, Image: "x", Limits: attacks.Limits, Dir: dir, Mark: mark, Log: slog.New(slog.DiscardHandler)}
+	if _, err := New(ctx, o); err == nil || !strings.Contains(err.Error(), "no engine answers at "+socket) {
+		t.Errorf("%v", err)
+	}
+	api, err := client.New(client.WithHost("unix://" + socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Runner{o: o, api: api}
+	short, stop := context.WithDeadline(t.Context(), time.Now().Add(300*time.Millisecond))
+	defer stop()
+	if _, err := r.attend(short, "x", run.Spec{Language: run.Python, Timeout: time.Second}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	if _, err := r.Run(ctx, run.Spec{Language: run.Python, Timeout: time.Second}); err == nil || err.Error() != "enough" {
+		t.Errorf("%v", err)
 	}
 }

@@ -70,6 +70,7 @@ type Ear struct {
 	file     *run.File
 	left     int64
 	sum      int64
+	begun    bool
 	complete bool
 }
 
@@ -81,6 +82,9 @@ func (e *Ear) Begin() {
 
 // Result is what was heard, and whether the keeper has said how the script ended.
 func (e *Ear) Result() (got run.Result, complete bool) { return e.got, e.complete }
+
+// Begun says whether the script was heard to run.
+func (e *Ear) Begun() bool { return e.begun }
 
 // ErrBroken says that a stream ended before anything was said.
 var ErrBroken = errors.New("nothing was said")
@@ -110,6 +114,7 @@ func (e *Ear) Hear(r io.Reader) error {
 }
 
 func (e *Ear) take(l line) {
+	e.begun = e.begun || l.Running
 	switch {
 	case l.Stream == "out" || l.Stream == "err":
 		buf, cut, i, stream := &e.got.Stdout, &e.got.StdoutCut, 0, run.Stdout
