@@ -18,6 +18,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/pkg/stdcopy"
 	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
 
 	"github.com/bulkhead-dev/bulkhead/plugins/scripts/alive"
@@ -87,10 +88,10 @@ func New(ctx context.Context, o Options) (*Runner, error) {
 		r.Close()
 		return nil, &run.Failure{Runner: r.Name(), Reason: err.Error()}
 	}
-	got, err := r.Run(ctx, run.Spec{Language: run.Python, Script: []byte(selftest), Timeout: testTime, OutFiles: 1, OutBytes: 1 << 20})
+	got, err := r.Run(ctx, run.Spec{Language: run.Python, Script: []byte(selftest), Timeout: testTime, Packages: o.Dir, OutFiles: 1, OutBytes: 1 << 20})
 	if err == nil {
 		if out := strings.TrimSpace(string(got.Stdout)); out != "ok" {
-			err = fmt.Errorf("the trial run shows that the walls do not hold (%s, exit %d): %.500s %.500s", got.Cause, got.Exit, out, got.Stderr)
+			err = fmt.Errorf("the trial run did not go as it must (%s, exit %d): %.500s %.500s", got.Cause, got.Exit, out, got.Stderr)
 		}
 	}
 	if err != nil {
@@ -263,13 +264,10 @@ func (r *Runner) create(ctx context.Context, s run.Spec) (id string, err error) 
 	if r.filter != "" {
 		security = append(security, r.filter)
 	}
-	var binds []string
+	var mounts []mount.Mount
 	for inside, outside := range map[string]string{"/shared": r.o.Shared, "/deps": s.Packages, "/wheels": s.Wheels, "/run/index.sock": s.Index} {
-		if strings.ContainsAny(outside, ":") {
-			return "", fmt.Errorf("an engine can't be told of a folder with a colon in its name: %s", outside)
-		}
 		if outside != "" {
-			binds = append(binds, outside+":"+inside+":ro")
+			mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: outside, Target: inside, ReadOnly: true})
 		}
 	}
 	writable := map[string]string{"/tmp": tmpfs(l.Disk), "/out": tmpfs(l.Disk), "/in": tmpfs(inSize)}
@@ -285,7 +283,7 @@ func (r *Runner) create(ctx context.Context, s run.Spec) (id string, err error) 
 		},
 		HostConfig: &container.HostConfig{
 			AutoRemove: true, NetworkMode: "none", IpcMode: "private", CgroupnsMode: "private", ReadonlyRootfs: true, CapDrop: []string{"ALL"}, SecurityOpt: security,
-			LogConfig: container.LogConfig{Type: "none"}, ShmSize: shmSize, Binds: binds,
+			LogConfig: container.LogConfig{Type: "none"}, ShmSize: shmSize, Mounts: mounts,
 			Tmpfs: writable,
 			Resources: container.Resources{Memory: l.Memory + keeperMemory, MemorySwap: l.Memory + keeperMemory, NanoCPUs: r.o.NanoCPUs, PidsLimit: &pids,
 				Ulimits: []*container.Ulimit{limit("nofile", 256), limit("core", 0), limit("fsize", l.Disk), limit("data", l.Memory), limit("nproc", 4096)}},

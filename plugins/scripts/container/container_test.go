@@ -198,6 +198,7 @@ func TestWhatIsMissingIsTold(t *testing.T) {
 		want   string
 	}{
 		"no engine": {func(o *Options) { o.Socket = filepath.Join(o.Dir, "none.sock") }, "no engine answers at"},
+		"no folder": {func(o *Options) { o.Shared = filepath.Join(o.Dir, "none") }, "the engine does not see the plugin's files: /shared is empty"},
 		"no image":  {func(o *Options) { o.Image = "localhost/nothing:1" }, "the engine has no image localhost/nothing:1; `podman pull localhost/nothing:1` gets it"},
 	} {
 		t.Run(name, func(t *testing.T) {

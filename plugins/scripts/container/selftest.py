@@ -30,6 +30,13 @@ with open("/proc/net/dev") as f:
     links = [line.split(":")[0].strip() for line in f if ":" in line]
 if [n for n in links if n != "lo"]:
     found.append("network " + " ".join(links))
+for path in ("/deps", "/shared"):
+    # An engine that sees other files than the plugin makes an empty folder.
+    try:
+        if os.path.isdir(path) and not os.listdir(path):
+            found.append("the engine does not see the plugin's files: " + path + " is empty")
+    except PermissionError:
+        pass
 children = []
 try:
     while len(children) < 2000:
