@@ -120,6 +120,10 @@ open("b.bin", "wb").write(bytes(range(256)) * 5000)
 	if got.Wall <= 0 || got.PeakMemory < 1<<20 || got.PeakMemory > 200<<20 {
 		t.Errorf("%s, %d bytes", got.Wall, got.PeakMemory)
 	}
+	got = python(t, r, "import sys\ndef f():\n    raise ValueError('no')\nf()")
+	if got.Exit != 1 || !strings.Contains(string(got.Stderr), `File "/in/script.py", line 4, in <module>`) || strings.Contains(string(got.Stderr), "<string>") {
+		t.Errorf("%+v\n%s", got, got.Stderr)
+	}
 	for script, exit := range map[string]int{"exit(7)": 7, "raise SystemExit('bye')": 1, "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)": -11, "": 0, "x = (": 1} {
 		if got := python(t, r, script); got.Cause != run.Exited || got.Exit != exit {
 			t.Errorf("%q: %+v %s", script, got, got.Stderr)
@@ -128,6 +132,17 @@ open("b.bin", "wb").write(bytes(range(256)) * 5000)
 	got = python(t, r, "import os; print(len(os.environ['BULKHEAD_INPUT']), len(open('/in/input').read()))", func(s *run.Spec) { s.Input = []byte(strings.Repeat("y", 3<<20)) })
 	if string(got.Stdout) != fmt.Sprintf("0 %d\n", 3<<20) {
 		t.Errorf("%+v %s %s", got, got.Stdout, got.Stderr)
+	}
+	got = python(t, r, `
+import sys, types
+plot = types.ModuleType("matplotlib.pyplot")
+class Figure:
+    def savefig(self, name): open(name, "w").write("a picture")
+plot.get_fignums, plot.figure = lambda: [1, 2], lambda n: Figure()
+sys.modules["matplotlib.pyplot"] = plot
+`)
+	if len(got.Files) != 2 || got.Files[0].Name != "figure-1.png" || string(got.Files[1].Data) != "a picture" {
+		t.Errorf("%+v %s", got.Files, got.Stderr)
 	}
 	got = python(t, r, "print('on', flush=True)\nwhile True: pass", func(s *run.Spec) { s.Timeout = time.Second })
 	if got.Cause != run.Timeout || string(got.Stdout) != "on\n" {

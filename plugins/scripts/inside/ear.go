@@ -15,7 +15,22 @@ import (
 var keeper string
 
 // Command is what runs in the place: any Python from 3.7 on takes it.
-func Command() []string { return []string{"python3", "-I", "-u", "-c", keeper} }
+func Command() []string { return []string{"python3", "-I", "-u", "-c", main + keeper} }
+
+// main says in Python what the script is run by.
+var main = func() string {
+	text := run.Main + `
+import sys
+with open(sys.argv[1], "rb") as f:
+    script = f.read()
+_run(sys.argv[1], script, "/out")
+`
+	raw, err := json.Marshal(text) // a text in JSON is one in Python, too
+	if err != nil {
+		panic(err) // a text
+	}
+	return "MAIN = " + string(raw) + "\n"
+}()
 
 // Order is what a keeper is told, beside the script and its input.
 type Order struct {

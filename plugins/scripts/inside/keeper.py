@@ -35,7 +35,7 @@ def orders():
 def pass_on(stream, key, keep, flood, kill):
     kept = total = 0
     while True:
-        text = os.read(stream.fileno(), 65536)
+        text = os.read(stream, 65536)
         if not text:
             return
         total += len(text)
@@ -122,9 +122,8 @@ def main():
         env.update(BULKHEAD_SHARED="/shared", ROCKBOT_SHARED_PATH="/shared")
     if os.path.isdir("/deps"):
         env["PYTHONPATH"] = "/deps"
-    begun = time.monotonic()
     before = ended_for_memory()
-    p = subprocess.Popen([sys.executable, "-u", name], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/out", env=env, start_new_session=True, preexec_fn=first_to_go)
+    p = None
     cause = []
 
     def kill(why):
@@ -135,7 +134,7 @@ def main():
         try:
             if os.getpid() == 1:
                 os.kill(-1, signal.SIGKILL)
-            else:
+            elif p is not None:
                 os.killpg(p.pid, signal.SIGKILL)
         except OSError:
             pass
@@ -157,13 +156,19 @@ def main():
     threading.Thread(target=watch, daemon=True).start()
     if heard:
         threading.Thread(target=listen, daemon=True).start()
-    readers = [threading.Thread(target=pass_on, args=(s, k, order["keep"], order["flood"], kill), daemon=True) for s, k in ((p.stdout, "out"), (p.stderr, "err"))]
+    # All threads are there before the script is: it may leave no room for any.
+    pipes = [os.pipe(), os.pipe()]
+    readers = [threading.Thread(target=pass_on, args=(r, k, order["keep"], order["flood"], kill), daemon=True) for (r, _), k in zip(pipes, ("out", "err"))]
     for r in readers:
         r.start()
-    tell(running=True)
     timer = threading.Timer(order["seconds"], kill, ("timeout",))
     timer.daemon = True
     timer.start()
+    begun = time.monotonic()
+    p = subprocess.Popen([sys.executable, "-u", "-c", MAIN, name], stdin=subprocess.DEVNULL, stdout=pipes[0][1], stderr=pipes[1][1], cwd="/out", env=env, start_new_session=True, preexec_fn=first_to_go)
+    for _, w in pipes:
+        os.close(w)
+    tell(running=True)
     code = p.wait()
     timer.cancel()
     ended.set()

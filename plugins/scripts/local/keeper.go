@@ -152,7 +152,7 @@ func prepare(language, base, program string) (cmd *exec.Cmd, hand func(script, i
 		if err != nil {
 			return nil, nil, err
 		}
-		cmd.Args = []string{"python3", "-I", "-u", "-c", bootstrap, strings.TrimSuffix(base, "/")}
+		cmd.Args = []string{"python3", "-I", "-u", "-c", run.Main + bootstrap, strings.TrimSuffix(base, "/")}
 		cmd.ExtraFiles = []*os.File{r}
 		if err := cmd.Start(); err != nil {
 			return nil, nil, err

@@ -114,6 +114,17 @@ open("b.bin", "wb").write(b"\0\1")
 				t.Errorf("%q: %+v %s", script, got, got.Stderr)
 			}
 		}
+		got = python(t, r, `
+import sys, types
+plot = types.ModuleType("matplotlib.pyplot")
+class Figure:
+    def savefig(self, name): open(name, "w").write("a picture")
+plot.get_fignums, plot.figure = lambda: [1, 2], lambda n: Figure()
+sys.modules["matplotlib.pyplot"] = plot
+`)
+		if len(got.Files) != 2 || got.Files[0].Name != "figure-1.png" || string(got.Files[1].Data) != "a picture" {
+			t.Errorf("%+v %s", got.Files, got.Stderr)
+		}
 		got = python(t, r, "import os; print(repr(os.environ['BULKHEAD_INPUT']), len(open('/in/input').read()))", func(s *run.Spec) { s.Input = []byte("a\x00b") })
 		if string(got.Stdout) != "'' 3\n" {
 			t.Errorf("%s %s", got.Stdout, got.Stderr)
