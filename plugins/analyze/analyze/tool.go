@@ -154,7 +154,10 @@ func (l *looker) load(ctx context.Context, call *sdk.Call, s *settings, name str
 		return []media{{kind: "audio", ext: strings.TrimPrefix(path.Ext(name), "."), data: raw}}, nil, nil
 	}
 	if want = is; want != "application/pdf" {
-		f, err := picture.Fit(raw)
+		f, err := picture.Fit(ctx, raw)
+		if ctx.Err() != nil {
+			return nil, nil, context.Cause(ctx)
+		}
 		if err != nil {
 			return nil, nil, sdk.Errorf(sdk.InvalidArguments, "%q: %v", name, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,7 +57,7 @@ func (r *Renderer) Pages(ctx context.Context, raw []byte, first, last, most int)
 	defer cancel()
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("its reader broke: %v", v)
+			err = fmt.Errorf("its reader broke: %s", firstLine(fmt.Sprint(v)))
 		}
 		if err != nil && ctx.Err() != nil {
 			err = fmt.Errorf("it could not be rendered within %s", limit)
@@ -103,7 +104,7 @@ func (r *Renderer) render(ctx context.Context, raw []byte, first, last, most int
 		page := requests.Page{ByIndex: &requests.PageByIndex{Document: opened.Document, Index: i - 1}}
 		out, err := machine.RenderPageInPixels(&requests.RenderPageInPixels{Page: page, Width: picture.MaxSide * 3 / 4, Height: picture.MaxSide})
 		if err != nil {
-			return nil, total, fmt.Errorf("page %d can't be rendered: %w", i, err)
+			return nil, total, fmt.Errorf("page %d can't be rendered: %s", i, firstLine(err.Error()))
 		}
 		fitted, err := picture.Of(copied(out.Result.RenderedImage))
 		out.Cleanup()
@@ -113,6 +114,13 @@ func (r *Renderer) render(ctx context.Context, raw []byte, first, last, most int
 		images = append(images, fitted)
 	}
 	return images, total, nil
+}
+
+// firstLine is what a machine that broke says before it shows where: that is of no use to
+// whoever reads it.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line[:min(len(line), 200)]
 }
 
 // copied is an image apart from the machine's memory, which goes with it.

@@ -4,11 +4,14 @@ package picture
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"image"
+	"image/color"
 	_ "image/gif" // decoders by their magic
 	"image/jpeg"
 	"image/png"
+	"runtime/debug"
 
 	"golang.org/x/image/draw"
 	_ "golang.org/x/image/webp"
@@ -19,7 +22,16 @@ const (
 	MaxSide   = 2048      // pixels; providers scale what is larger themselves, or refuse it
 	MaxBytes  = 4 << 20   // of an image as it is sent; base64 makes a third more of it
 	MaxPixels = 100 << 20 // of an image that is decoded
+	// MaxDecoded is how many bytes a decoded image has: with 16 bits for a colour an
+	// image has twice the bytes of the usual.
+	MaxDecoded = 512 << 20
+	// small is how many bytes a decoded image has that waits for no other.
+	small = 16 << 20
 )
+
+// turn is had by the one large image that is decoded: what one takes is bounded, and so
+// is what all take.
+var turn = make(chan struct{}, 1)
 
 // Fitted is an image that fits.
 type Fitted struct {
@@ -32,8 +44,21 @@ type Fitted struct {
 	FromHeight int
 }
 
-// Fit gives the image as it is when it fits, and a smaller one when it doesn't.
-func Fit(raw []byte) (Fitted, error) {
+// decoded is how many bytes an image has in memory.
+func decoded(conf image.Config) int64 {
+	each := int64(4)
+	switch conf.ColorModel {
+	case color.NRGBA64Model, color.RGBA64Model:
+		each = 8
+	case color.Gray16Model, color.Alpha16Model:
+		each = 2
+	}
+	return each * int64(conf.Width) * int64(conf.Height)
+}
+
+// Fit gives the image as it is when it fits, and a smaller one when it doesn't. Large ones
+// wait for each other.
+func Fit(ctx context.Context, raw []byte) (Fitted, error) {
 	conf, kind, err := image.DecodeConfig(bytes.NewReader(raw))
 	if err != nil {
 		return Fitted{}, fmt.Errorf("the image can't be read: %w", err)
@@ -41,6 +66,21 @@ func Fit(raw []byte) (Fitted, error) {
 	f := Fitted{Data: raw, MIME: "image/" + kind, Width: conf.Width, Height: conf.Height, FromWidth: conf.Width, FromHeight: conf.Height}
 	if conf.Width <= 0 || conf.Height <= 0 || int64(conf.Width)*int64(conf.Height) > MaxPixels {
 		return f, fmt.Errorf("the image has %d × %d pixels; at most %d million are taken", conf.Width, conf.Height, MaxPixels>>20)
+	}
+	size := decoded(conf)
+	if size > MaxDecoded {
+		return f, fmt.Errorf("the image with its %d × %d pixels takes %d MiB of memory; at most %d are given to one", conf.Width, conf.Height, size>>20, MaxDecoded>>20)
+	}
+	if size > small {
+		select {
+		case turn <- struct{}{}:
+		case <-ctx.Done():
+			return f, context.Cause(ctx)
+		}
+		defer func() {
+			debug.FreeOSMemory() // before the next one comes
+			<-turn
+		}()
 	}
 	src, _, err := image.Decode(bytes.NewReader(raw))
 	if err != nil {
